@@ -1,0 +1,105 @@
+//! Choices and schedules: what an explorer decided, in an order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Outcome, Value};
+
+/// A process by its position in the exploration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ProcessId(pub u8);
+
+/// A session by its position in the world: sessions are numbered in the order of connecting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SessionId(pub u8);
+
+/// A request that a process waits for: one per pending await, numbered within the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RequestId(pub u32);
+
+/// How a connection is lost while a statement is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Loss {
+    /// The statement never arrived.
+    NotArrived,
+    /// The statement took effect, but its reply did not come back.
+    ReplyLost,
+    /// The statement has arrived and will run, but the client is told of the loss first.
+    StillRunning,
+}
+
+/// One decision of the explorer. Between two decisions everything is determined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    /// The pending request of a process is carried out: its statement is sent, its sleep ends.
+    Step(ProcessId, RequestId),
+    /// A session whose lock was granted goes on. Where the server leaves open which of several
+    /// waiters comes first, there are several of these to choose from.
+    Resume(SessionId),
+    /// The deadlock check of a waiting session runs, finds a cycle and ends its statement.
+    Deadlock(SessionId),
+    /// A timer of the server (lock timeout, statement timeout, idle timeout) fires in a session.
+    Expire(SessionId),
+    /// The process dies. Its sessions stay in the server until it notices.
+    Crash(ProcessId),
+    /// The server notices that the client of a session is gone, and ends the session.
+    Notice(SessionId),
+    /// The server ends a session (administrator command, failover).
+    Kill(SessionId),
+    /// The connection is lost while the pending statement of a process is on its way.
+    Lose(ProcessId, RequestId, Loss),
+    /// A statement whose client was told of a loss ([`Loss::StillRunning`]) runs now.
+    Late(SessionId),
+    /// The clocks move forward by this many microseconds.
+    Advance(i64),
+    /// The task that waits for a request is cancelled at its await.
+    Cancel(ProcessId, RequestId),
+}
+
+/// One event of a schedule: the choice, and what a person needs to read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The decision.
+    pub choice: Choice,
+    /// The label of the process or session that acts (`worker-1`, `worker-1/2` for its second
+    /// session); empty for the clock.
+    pub actor: Arc<str>,
+    /// The name of the step, if the process names its steps.
+    pub step: Option<Arc<str>>,
+    /// The statement that was sent, with its arguments.
+    pub statement: Option<Statement>,
+    /// What became of it at once.
+    pub outcome: Option<Outcome>,
+}
+
+/// A statement as it is sent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Statement {
+    /// The text.
+    pub sql: Arc<str>,
+    /// The arguments.
+    pub args: Vec<Value>,
+    /// Sent as a script (no arguments, any number of statements in one message).
+    pub batch: bool,
+}
+
+/// A sequence of events from the initial state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// The events, in order.
+    pub events: Vec<Event>,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Loss::NotArrived => "not-arrived",
+            Loss::ReplyLost => "reply-lost",
+            Loss::StillRunning => "still-running",
+        })
+    }
+}

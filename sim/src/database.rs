@@ -1,0 +1,175 @@
+//! What the explorer sees of a simulated database server.
+//!
+//! The server is a value that changes only through [`Database::apply`]-like calls, can be put back
+//! to an earlier [`Mark`], and knows its own canonical fingerprint and the footprint of its last
+//! step. Everything above it (processes, clients, faults, budgets) belongs to the explorer.
+
+use std::sync::Arc;
+
+use rowlock_model::schedule::SessionId;
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
+
+/// A position in the undo log of a [`Database`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(pub usize);
+
+/// A statement text that was prepared once; cheap to copy and to compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StatementId(pub u32);
+
+/// What a session is asked to run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Request {
+    /// One prepared statement with its arguments.
+    Exec(StatementId, Arc<[Value]>),
+    /// A script sent as one message: implicit transaction rules of the server apply.
+    Batch(Arc<str>),
+}
+
+/// The answer to a [`Request`], of the matching kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// To [`Request::Exec`].
+    Exec(Result<Reply, DbError>),
+    /// To [`Request::Batch`]; `Err` only when the connection is gone.
+    Batch(Result<Batch, DbError>),
+}
+
+/// How far a session got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The request is answered; the session is idle, or gone after a fatal error.
+    Done(Answer),
+    /// The session waits; it may appear in [`Database::pending`] later.
+    Waits,
+}
+
+/// Something that the server may do by itself, without a client asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Internal {
+    /// A waiting session was granted what it waits for and goes on. Several at once: open order.
+    Resume(SessionId),
+    /// The deadlock check of a waiting session would find a cycle through itself now.
+    Deadlock(SessionId),
+    /// A server timer of this session is due at the present time.
+    Expire(SessionId),
+}
+
+/// Why a session waits, for schedules and reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// The session that waits.
+    pub session: SessionId,
+    /// The sessions that it waits for, ascending, as `pg_blocking_pids` would give them.
+    pub blockers: Vec<SessionId>,
+    /// What it waits on, for a person: `row job (0,1)`, `transaction of session 2`, `advisory 7`.
+    pub object: String,
+    /// Granted already, but not yet resumed.
+    pub granted: bool,
+}
+
+/// The objects that one step read and wrote, as 64-bit names. Two steps of different sessions that
+/// do not conflict commute: same state, same answers, same footprints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Objects read, ascending, without those written.
+    pub reads: Vec<u64>,
+    /// Objects written, ascending.
+    pub writes: Vec<u64>,
+}
+
+impl Footprint {
+    /// Whether the two steps depend on each other.
+    pub fn conflicts(&self, other: &Footprint) -> bool {
+        intersects(&self.writes, &other.writes)
+            || intersects(&self.writes, &other.reads)
+            || intersects(&self.reads, &other.writes)
+    }
+}
+
+fn intersects(a: &[u64], b: &[u64]) -> bool {
+    let (mut i, mut j) = (0, 0);
+    while i < a.len() && j < b.len() {
+        match a[i].cmp(&b[j]) {
+            std::cmp::Ordering::Less => i += 1,
+            std::cmp::Ordering::Greater => j += 1,
+            std::cmp::Ordering::Equal => return true,
+        }
+    }
+    false
+}
+
+/// One simulated database server. Sessions are numbered from 0 in the order of [`connect`](Self::connect).
+pub trait Database {
+    /// Which product this behaves like.
+    fn dialect(&self) -> Dialect;
+
+    /// Opens a session whose default isolation level is `isolation` (the server's default if `None`).
+    fn connect(&mut self, isolation: Option<Isolation>) -> SessionId;
+
+    /// Prepares a text: parsed once, planned when first run and again when the catalogue changes.
+    /// Unsupported or wrong texts are accepted here and answered with their error when run, as a
+    /// server would.
+    fn prepare(&mut self, sql: &str) -> StatementId;
+
+    /// Gives a request to an idle session and runs it until it is answered or waits.
+    ///
+    /// # Panics
+    /// If the session is busy or gone; the explorer must not do that.
+    fn submit(&mut self, session: SessionId, request: &Request) -> Progress;
+
+    /// Carries out one internal event that [`pending`](Self::pending) listed.
+    fn internal(&mut self, event: Internal) -> Progress;
+
+    /// Everything that the server may do by itself now, ascending.
+    fn pending(&self, out: &mut Vec<Internal>);
+
+    /// Ends a session from the server's side: rollback, all its locks released, its request (if one
+    /// is running or waiting) abandoned. Used for kills, and for clients whose loss is noticed.
+    fn terminate(&mut self, session: SessionId);
+
+    /// Whether the session has a request that is running or waiting.
+    fn is_busy(&self, session: SessionId) -> bool;
+
+    /// Whether the session is gone (terminated, or ended by a fatal error).
+    fn is_gone(&self, session: SessionId) -> bool;
+
+    /// Who waits for whom, ascending by session.
+    fn waits(&self) -> Vec<Wait>;
+
+    /// The server's clock: microseconds since 1970-01-01 00:00:00 UTC.
+    fn now_micros(&self) -> i64;
+
+    /// Moves the server's clock forward to `now_micros`.
+    fn set_now_micros(&mut self, now_micros: i64);
+
+    /// Instants after now at which something could change by time alone: server timers, and values
+    /// of time-typed columns (a lease's expiry). Unsorted, may repeat.
+    fn deadlines(&self, out: &mut Vec<i64>);
+
+    /// Runs a query on the committed state as of now, outside every session. For properties.
+    ///
+    /// # Errors
+    /// What the server would answer.
+    fn query(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError>;
+
+    /// A name for the committed state that [`query`](Self::query) can see: equal while no commit
+    /// and no clock move happened. Lets a caller skip queries.
+    fn committed_version(&self) -> u64;
+
+    /// The present position in the undo log.
+    fn mark(&self) -> Mark;
+
+    /// Puts everything back to `mark`, sessions opened since included. Prepared texts stay.
+    fn undo_to(&mut self, mark: Mark);
+
+    /// The canonical fingerprint of the whole server state: equal for states that no client can
+    /// tell apart (transaction ids by role, times relative to now where programs cannot see them).
+    fn fingerprint(&mut self) -> u128;
+
+    /// Forgets the recorded footprint; call before a step.
+    fn begin_footprint(&mut self);
+
+    /// The footprint recorded since [`begin_footprint`](Self::begin_footprint).
+    fn footprint(&self) -> Footprint;
+}
