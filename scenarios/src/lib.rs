@@ -1,1 +1,3 @@
-//! placeholder
+//! Scenario and schedule files, and the stage on which they are run.
+
+pub mod stage;

@@ -1,0 +1,97 @@
+//! A database with sessions that somebody else schedules: the small interface over which
+//! schedules, pinned schedules and `.spec` files are run, simulated and live alike.
+
+use std::time::Duration;
+
+use rowlock_model::schedule::{SessionId, Statement};
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply};
+
+/// The stage itself failed (server unreachable, not disposable, lost): not an answer of a session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct StageError {
+    /// What happened, for a person; never with a password or a URL that has one.
+    pub message: String,
+}
+
+/// The answer to a [`Statement`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To a single statement.
+    Exec(Result<Reply, DbError>),
+    /// To a script; `Err` only when the connection is gone.
+    Batch(Result<Batch, DbError>),
+}
+
+/// A session came to rest with an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The session.
+    pub session: SessionId,
+    /// What it answered.
+    pub answer: Answer,
+}
+
+/// A session is blocked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The session.
+    pub session: SessionId,
+    /// The sessions of this stage that it waits for, ascending (PostgreSQL: `pg_blocking_pids`).
+    pub blockers: Vec<SessionId>,
+    /// What it waits on, in words; for people only, never compared.
+    pub object: String,
+}
+
+/// A server with scheduled sessions. Sessions are numbered from 0 in the order of connecting.
+///
+/// Errors of a live stage end a run; they are never mistaken for answers.
+pub trait Stage {
+    /// Which database this is.
+    fn dialect(&self) -> Dialect;
+
+    /// The server's name and version, for reports (`PostgreSQL 15.18`, `simulated PostgreSQL 15`).
+    fn version(&mut self) -> Result<String, StageError>;
+
+    /// Closes every session, gives a fresh, empty database, and runs the set-up scripts in it, each
+    /// sent as one message.
+    fn reset(&mut self, setup: &[String]) -> Result<(), StageError>;
+
+    /// Opens a session. Its label is for messages and for `application_name`.
+    fn connect(
+        &mut self,
+        label: &str,
+        isolation: Option<Isolation>,
+    ) -> Result<SessionId, StageError>;
+
+    /// Sends a statement to an idle session and returns at once.
+    fn send(&mut self, session: SessionId, statement: &Statement) -> Result<(), StageError>;
+
+    /// Waits until every session is idle, gone or blocked, and returns the answers that came since
+    /// the last call. `first` names the session that a schedule wants to go on first where the
+    /// server leaves the order open; a live stage cannot steer that and ignores it.
+    fn settle(&mut self, first: Option<SessionId>) -> Result<Vec<Completion>, StageError>;
+
+    /// The sessions that are blocked now, ascending.
+    fn blocked(&mut self) -> Result<Vec<Blocked>, StageError>;
+
+    /// A deadlock exists: lets the deadlock check of `victim` be the one that fires, and settles. A
+    /// live stage arranges for it beforehand as far as the server allows (PostgreSQL: per-session
+    /// `deadlock_timeout`), see [`Stage::plan_victims`].
+    fn deadlock(&mut self, victim: SessionId) -> Result<Vec<Completion>, StageError>;
+
+    /// Tells before the first statement which sessions will be deadlock victims in this schedule.
+    fn plan_victims(&mut self, victims: &[SessionId]) -> Result<(), StageError>;
+
+    /// The client of a session goes away without a word; what it sent goes on.
+    fn drop_client(&mut self, session: SessionId) -> Result<(), StageError>;
+
+    /// The server ends the session (`pg_terminate_backend`, `KILL`, closing the file).
+    fn terminate(&mut self, session: SessionId) -> Result<(), StageError>;
+
+    /// Time passes on the server. A live stage really waits.
+    fn advance(&mut self, by: Duration) -> Result<(), StageError>;
+
+    /// Runs a query outside the scheduled sessions, on the committed state.
+    fn query(&mut self, sql: &str) -> Result<Result<Reply, DbError>, StageError>;
+}
