@@ -59,6 +59,10 @@ pub struct Violation {
     pub detail: String,
     /// A shortest schedule, as minimal as the explorer could make it.
     pub schedule: Schedule,
+    /// Which events of the schedule (by index, ascending) make up the violation: those that a
+    /// monitor counted, or those that wrote an offending row. Reports mark them. Empty if not known.
+    #[serde(default)]
+    pub matters: Vec<usize>,
 }
 
 /// Counts of one exploration. They are exact and the same on every run.
