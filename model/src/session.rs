@@ -180,4 +180,16 @@ pub trait Host: Clone + Send + Sync + 'static {
 
     /// The name of the process: stable, unique among the processes that use one database.
     fn process_name(&self) -> Arc<str>;
+
+    /// Names the next request of the calling task, for schedules, monitors and reports. Without
+    /// effect on what is run; live hosts may use it for logs.
+    fn name_step(&self, name: &str) {
+        let _ = name;
+    }
+
+    /// Tells monitors that something happened inside the process (`holds 7`, `sent mail`), without
+    /// a request. Live hosts may use it for logs.
+    fn note(&self, name: &str, values: &[Value]) {
+        let _ = (name, values);
+    }
 }
