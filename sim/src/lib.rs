@@ -3,3 +3,5 @@
 //! * [`database`] is the interface between an engine and whoever drives it.
 
 pub mod database;
+pub mod plan;
+pub mod sql;

@@ -1,0 +1,72 @@
+//! Typed plans: what a statement means once every name and type in it is resolved.
+//!
+//! * [`types`] names the SQL types; [`catalog`] is the schema as plain data.
+//! * [`expr`] holds compiled expressions and their evaluation.
+//! * [`query`], [`write`] and [`ddl`] are the statements.
+//!
+//! A plan holds `Arc`s of the catalogue entries that it uses, so it is valid for one version of the
+//! catalogue only and must be made again when that changes. The rule of scoping is one sentence:
+//! **every [`query::Query`] and every write (`INSERT`, `UPDATE`, `DELETE`) opens one level**, and
+//! `level` in an expression counts levels outwards from the innermost one.
+
+use std::sync::Arc;
+
+use rowlock_model::DbError;
+
+use crate::sql::control::TableLockMode;
+
+pub mod catalog;
+pub mod ddl;
+pub mod expr;
+pub mod query;
+pub mod types;
+pub mod write;
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PlanKind {
+    /// A query.
+    Query(Box<query::Query>),
+    /// A data-modifying statement.
+    Write(Box<write::Write>),
+    /// A change of the schema.
+    Ddl(Box<ddl::Ddl>),
+}
+
+/// A statement ready to run, valid for one version of the catalogue.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What to do.
+    pub kind: PlanKind,
+    /// The types of `$1`, `$2`, ...
+    pub params: Vec<types::Type>,
+    /// The columns of the answer; empty if the statement returns no rows at all.
+    pub columns: Vec<query::OutputColumn>,
+    /// The command tag: `SELECT`, `INSERT`, `CREATE TABLE`.
+    pub tag: &'static str,
+    /// Stored tables that the statement locks before it starts, in the order in which the server
+    /// locks them (that of analysis), and how: each table once, with its strongest mode at its first
+    /// place.
+    pub locks: Vec<(Arc<catalog::Table>, TableLockMode)>,
+    /// How many sub-selects there are: [`query::SubPlanId`]s are below this.
+    pub subplans: u32,
+    /// How many common table expressions there are: [`query::CteId`]s are below this.
+    pub ctes: u32,
+}
+
+/// Resolves the names and types of a data or schema statement.
+///
+/// `params` are declared types of parameters (`PREPARE`); [`types::Type::Unknown`] and missing ones
+/// are inferred.
+///
+/// # Errors
+/// What the server's analysis raises, with its code and place; `unsupported` for what is not
+/// modelled.
+pub fn lower(
+    statement: &crate::sql::Statement,
+    catalog: &dyn catalog::Catalog,
+    params: &[types::Type],
+) -> Result<Plan, DbError> {
+    let _ = (catalog, params);
+    Err(DbError::unsupported("plans", Some(statement.offset)))
+}
