@@ -1,0 +1,3 @@
+//! The simulated servers.
+
+pub mod postgres;

@@ -1,0 +1,39 @@
+//! PostgreSQL 15.
+//!
+//! The lower half, [`Store`], keeps rows, transactions and locks; see `README.md` beside this file
+//! for its rules. The upper half runs statements on it.
+
+mod catalog;
+mod heap;
+mod index;
+mod journal;
+mod lock;
+mod object;
+mod order;
+mod row_lock;
+mod session;
+mod snapshot;
+mod store;
+mod version;
+mod write;
+mod xact;
+
+pub use self::catalog::Catalog;
+pub use self::heap::{Heap, Items};
+pub use self::index::{Index, IndexEntry, IndexShape, Key as IndexKeyValues};
+pub use self::journal::{Entry, Run, Stop, Suspended};
+pub use self::lock::{AdvisoryKey, Deadlock, HeldLock, LockMode, LockScope, Tag, WaitPolicy};
+pub use self::object::{Counters, Key, Object};
+pub use self::order::{compare_keys, compare_values};
+pub use self::row_lock::{LockOutcome, RowLock};
+pub use self::session::SessionState;
+pub use self::snapshot::Snapshot;
+pub use self::store::Store;
+pub use self::version::{Birth, Holder, Version, VersionId};
+pub use self::write::{UniqueCheck, WriteOutcome};
+pub use self::xact::{Level, Owner, Xact};
+pub use crate::plan::catalog::RelationId as RelId;
+
+/// A transaction id. Handed out at a transaction's or savepoint's first write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Xid(pub u32);

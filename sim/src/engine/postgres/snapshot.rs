@@ -1,0 +1,65 @@
+//! Snapshots: which commits a statement sees.
+
+use std::hash::Hash;
+
+use super::{Object, Store};
+use crate::world::{Digest, World};
+use rowlock_model::schedule::SessionId;
+
+/// What a statement sees: everything committed up to `csn`, and what its own transaction wrote in
+/// commands before `cid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The last commit that is seen. Commits are numbered in their order.
+    pub csn: u64,
+    /// The command of the own transaction that runs under this snapshot; what it writes is stamped
+    /// with this number and not seen by itself.
+    pub cid: u32,
+}
+
+impl Snapshot {
+    /// Adds the snapshot to a digest. Which commits it misses is told by the versions that carry
+    /// them, so only the command counts, relative to the transaction's present one.
+    pub fn digest(&self, _world: &World<Object>, digest: &mut Digest) {
+        self.cid.hash(digest);
+    }
+}
+
+impl Store {
+    /// Takes a snapshot of now for `session` and keeps what it sees alive until
+    /// [`drop_snapshot`](Self::drop_snapshot) or the end of the transaction.
+    pub fn take_snapshot(&mut self, session: SessionId) -> Snapshot {
+        let csn = self.world.counters().csn;
+        let xact = self.xact_mut(session);
+        xact.snapshots.push(csn);
+        Snapshot {
+            csn,
+            cid: xact.command,
+        }
+    }
+
+    /// The same view with the transaction's present command id: a later statement of a REPEATABLE
+    /// READ transaction sees what earlier ones wrote. Not registered again.
+    pub fn renew_snapshot(&mut self, session: SessionId, snapshot: Snapshot) -> Snapshot {
+        Snapshot {
+            csn: snapshot.csn,
+            cid: self.xact(session).command,
+        }
+    }
+
+    /// Lets go of a snapshot taken by [`take_snapshot`](Self::take_snapshot); versions that only it
+    /// could see are removed.
+    pub fn drop_snapshot(&mut self, session: SessionId, snapshot: Snapshot) {
+        let snapshots = &mut self.xact_mut(session).snapshots;
+        if let Some(at) = snapshots.iter().rposition(|csn| *csn == snapshot.csn) {
+            snapshots.remove(at);
+            self.settle_commits();
+        }
+    }
+
+    /// To be called when a snapshot outlives the step that took it (REPEATABLE READ, or a statement
+    /// that waits): from then on it depends on the order of commits.
+    pub fn snapshot_persists(&mut self) {
+        self.world.footprint.read(super::object::name::COMMITS);
+    }
+}

@@ -1,0 +1,348 @@
+//! All state of one simulated server: small typed objects that are reached through an access layer.
+//!
+//! The access layer gives four properties at once:
+//!
+//! * *copy*: an object is an `Rc` that is copied when first written after a mark;
+//! * *undo*: that first write puts the old `Rc` on the undo log, and [`World::undo_to`] puts it back;
+//! * *hash*: the fingerprint is the sum of one 128-bit digest an object, and only objects written
+//!   since the last fingerprint are digested again;
+//! * *footprint*: what was touched is recorded by name ([`Recorder`]).
+//!
+//! # UNDO
+//!
+//! The log holds, for each slot written in a mark's epoch, what the slot was before. A slot that is
+//! written again in the same epoch is not logged again. Creating an object logs "nothing", removing
+//! one logs the object; free slots are a stack, so that undoing in reverse order hands out the same
+//! slots again. Slots are therefore deterministic, but they are not canonical: no digest contains
+//! a slot number.
+//!
+//! # FINGERPRINT
+//!
+//! `sum` is always the sum of the digests that the slots carry; a slot on the dirty list carries a
+//! stale one. Where the digest of one object depends on another (a version on the snapshots that see
+//! it), whoever changes the other calls [`World::touch`] on the one.
+
+mod digest;
+mod footprint;
+
+use std::cell::Cell;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+pub use self::digest::Digest;
+pub use self::footprint::Recorder;
+use crate::database::Mark;
+
+/// A typed object of a world.
+pub trait Object: Clone + Debug {
+    /// What names an object that can be looked up.
+    type Key: Copy + Eq + Hash + Debug;
+    /// Counters that belong to the state, are undone with it, and never enter the fingerprint
+    /// (the next transaction id, the next item number).
+    type Counters: Copy + Debug + Default + PartialEq;
+
+    /// The canonical digest of this object in `world`; `None` if it is covered by another object's.
+    fn digest(&self, world: &World<Self>) -> Option<u128>;
+}
+
+/// The place of an object in its world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub u32);
+
+#[derive(Clone, Debug)]
+struct Place<O: Object> {
+    object: Option<Rc<O>>,
+    key: Option<O::Key>,
+    digest: u128,
+    dirty: bool,
+    /// The epoch in which this place was last logged.
+    logged: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Undo<O: Object> {
+    Write(Slot, Rc<O>, u128, bool),
+    Create(Slot),
+    Remove(Slot, Rc<O>, Option<O::Key>, u128, bool),
+    Counters(O::Counters),
+}
+
+/// The objects of one server.
+#[derive(Clone, Debug)]
+pub struct World<O: Object> {
+    places: Vec<Place<O>>,
+    free: Vec<Slot>,
+    index: FxHashMap<O::Key, Slot>,
+    counters: O::Counters,
+    counters_logged: u64,
+    log: Vec<Undo<O>>,
+    /// Grows at every mark; in a cell because taking a mark changes nothing.
+    epoch: Cell<u64>,
+    sum: u128,
+    dirty: Vec<Slot>,
+    /// The footprint of the current step.
+    pub footprint: Recorder,
+}
+
+impl<O: Object> Default for World<O> {
+    fn default() -> Self {
+        World {
+            places: Vec::new(),
+            free: Vec::new(),
+            index: FxHashMap::default(),
+            counters: O::Counters::default(),
+            counters_logged: 0,
+            log: Vec::new(),
+            epoch: Cell::new(1),
+            sum: 0,
+            dirty: Vec::new(),
+            footprint: Recorder::default(),
+        }
+    }
+}
+
+impl<O: Object> World<O> {
+    /// An empty world.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The object in `slot`.
+    ///
+    /// # Panics
+    /// If the slot is empty: a reference outlived its object.
+    #[inline]
+    pub fn read(&self, slot: Slot) -> &O {
+        match &self.places[slot.0 as usize].object {
+            Some(object) => object,
+            None => panic!("{slot:?} is read after its removal"),
+        }
+    }
+
+    /// The object in `slot`, shared: it stays as it is while the world goes on.
+    ///
+    /// # Panics
+    /// If the slot is empty.
+    #[inline]
+    pub fn share(&self, slot: Slot) -> Rc<O> {
+        match &self.places[slot.0 as usize].object {
+            Some(object) => Rc::clone(object),
+            None => panic!("{slot:?} is read after its removal"),
+        }
+    }
+
+    /// The slot of the object called `key`.
+    #[inline]
+    pub fn find(&self, key: O::Key) -> Option<Slot> {
+        self.index.get(&key).copied()
+    }
+
+    /// The object in `slot`, to be changed.
+    ///
+    /// # Panics
+    /// If the slot is empty.
+    #[inline]
+    pub fn write(&mut self, slot: Slot) -> &mut O {
+        self.touch(slot);
+        match &mut self.places[slot.0 as usize].object {
+            Some(object) => Rc::make_mut(object),
+            None => panic!("{slot:?} is written after its removal"),
+        }
+    }
+
+    /// Says that the digest of the object in `slot` has changed, or will.
+    ///
+    /// # Panics
+    /// If the slot is empty.
+    #[inline]
+    pub fn touch(&mut self, slot: Slot) {
+        let place = &mut self.places[slot.0 as usize];
+        if place.logged != self.epoch.get() {
+            let Some(object) = &place.object else {
+                panic!("{slot:?} is touched after its removal")
+            };
+            place.logged = self.epoch.get();
+            let old = Rc::clone(object);
+            self.log
+                .push(Undo::Write(slot, old, place.digest, place.dirty));
+        }
+        if !place.dirty {
+            place.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Adds an object, under a key if it shall be found by one.
+    ///
+    /// # Panics
+    /// If the key is taken.
+    pub fn create(&mut self, key: Option<O::Key>, object: O) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place {
+                object: None,
+                key: None,
+                digest: 0,
+                dirty: false,
+                logged: 0,
+            });
+            Slot(u32::try_from(self.places.len() - 1).expect("fewer than 2^32 objects"))
+        });
+        let place = &mut self.places[slot.0 as usize];
+        place.object = Some(Rc::new(object));
+        place.key = key;
+        place.logged = self.epoch.get();
+        debug_assert_eq!(place.digest, 0);
+        if !place.dirty {
+            place.dirty = true;
+            self.dirty.push(slot);
+        }
+        if let Some(key) = key {
+            let old = self.index.insert(key, slot);
+            assert!(old.is_none(), "{key:?} is created twice");
+        }
+        self.log.push(Undo::Create(slot));
+        slot
+    }
+
+    /// Takes an object away.
+    ///
+    /// # Panics
+    /// If the slot is empty.
+    pub fn remove(&mut self, slot: Slot) {
+        let place = &mut self.places[slot.0 as usize];
+        let Some(object) = place.object.take() else {
+            panic!("{slot:?} is removed twice")
+        };
+        let key = place.key.take();
+        self.log
+            .push(Undo::Remove(slot, object, key, place.digest, place.dirty));
+        self.sum = self.sum.wrapping_sub(place.digest);
+        place.digest = 0;
+        place.dirty = false;
+        place.logged = 0;
+        if let Some(key) = key {
+            self.index.remove(&key);
+        }
+        self.free.push(slot);
+    }
+
+    /// The counters.
+    #[inline]
+    pub fn counters(&self) -> &O::Counters {
+        &self.counters
+    }
+
+    /// The counters, to be changed.
+    #[inline]
+    pub fn counters_mut(&mut self) -> &mut O::Counters {
+        if self.counters_logged != self.epoch.get() {
+            self.counters_logged = self.epoch.get();
+            self.log.push(Undo::Counters(self.counters));
+        }
+        &mut self.counters
+    }
+
+    /// The present position in the undo log. What is written from here on can be undone.
+    pub fn mark(&self) -> Mark {
+        self.epoch.set(self.epoch.get() + 1);
+        Mark(self.log.len())
+    }
+
+    /// Puts every object back to what it was at `mark`.
+    ///
+    /// # Panics
+    /// If `mark` lies ahead, being of a state that was undone.
+    pub fn undo_to(&mut self, mark: Mark) {
+        assert!(mark.0 <= self.log.len(), "a mark that was undone is used");
+        while self.log.len() > mark.0 {
+            match self.log.pop() {
+                Some(Undo::Write(slot, object, digest, dirty)) => {
+                    self.put_back(slot, object, digest, dirty);
+                }
+                Some(Undo::Create(slot)) => self.uncreate(slot),
+                Some(Undo::Remove(slot, object, key, digest, dirty)) => {
+                    let free = self.free.pop();
+                    debug_assert_eq!(free, Some(slot));
+                    self.put_back(slot, object, digest, dirty);
+                    self.places[slot.0 as usize].key = key;
+                    if let Some(key) = key {
+                        self.index.insert(key, slot);
+                    }
+                }
+                Some(Undo::Counters(counters)) => self.counters = counters,
+                None => unreachable!("the length was checked"),
+            }
+        }
+        // What was logged in the undone epoch must be logged again.
+        self.epoch.set(self.epoch.get() + 1);
+    }
+
+    fn put_back(&mut self, slot: Slot, object: Rc<O>, digest: u128, dirty: bool) {
+        let place = &mut self.places[slot.0 as usize];
+        self.sum = self.sum.wrapping_sub(place.digest).wrapping_add(digest);
+        place.object = Some(object);
+        place.digest = digest;
+        place.logged = 0;
+        if dirty && !place.dirty {
+            self.dirty.push(slot);
+        }
+        place.dirty = dirty;
+    }
+
+    fn uncreate(&mut self, slot: Slot) {
+        let place = &mut self.places[slot.0 as usize];
+        self.sum = self.sum.wrapping_sub(place.digest);
+        place.object = None;
+        place.digest = 0;
+        place.dirty = false;
+        place.logged = 0;
+        if let Some(key) = place.key.take() {
+            self.index.remove(&key);
+        }
+        self.free.push(slot);
+    }
+
+    /// Forgets how to undo; frees the memory that this takes. Marks taken before become invalid.
+    pub fn forget_undo(&mut self) {
+        self.log.clear();
+        self.epoch.set(self.epoch.get() + 1);
+    }
+
+    /// The canonical fingerprint of all objects.
+    pub fn fingerprint(&mut self) -> u128 {
+        while let Some(slot) = self.dirty.pop() {
+            let place = &self.places[slot.0 as usize];
+            if !place.dirty {
+                continue;
+            }
+            let digest = match &place.object {
+                Some(object) => object.digest(self).unwrap_or(0),
+                None => 0,
+            };
+            let place = &mut self.places[slot.0 as usize];
+            self.sum = self.sum.wrapping_sub(place.digest).wrapping_add(digest);
+            place.digest = digest;
+            place.dirty = false;
+        }
+        debug_assert_eq!(self.sum, self.fingerprint_from_scratch());
+        self.sum
+    }
+
+    /// The same fingerprint, computed without any digest that is kept. For tests.
+    pub fn fingerprint_from_scratch(&self) -> u128 {
+        self.objects()
+            .filter_map(|(_, object)| object.digest(self))
+            .fold(0, u128::wrapping_add)
+    }
+
+    /// Every object, in slot order (which is deterministic, not canonical).
+    pub fn objects(&self) -> impl Iterator<Item = (Slot, &O)> {
+        self.places.iter().enumerate().filter_map(|(i, place)| {
+            let object = place.object.as_deref()?;
+            Some((Slot(i as u32), object))
+        })
+    }
+}
