@@ -1,3 +1,14 @@
 //! Scenario and schedule files, and the stage on which they are run.
+//!
+//! The formats are described in `docs/scenario.md` and `docs/schedule.md`.
 
+pub mod binding;
+pub mod expr;
+pub mod pinned;
+pub mod scenario;
+pub mod source;
+pub mod sqltext;
 pub mod stage;
+
+pub use scenario::{Case, Scenario};
+pub use source::{FileError, Source};
