@@ -10,7 +10,7 @@
 pub mod claim;
 pub mod dialect;
 pub mod error;
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod fake;
 pub mod outcome;
 pub mod retry;

@@ -284,6 +284,6 @@ async fn roll_back<S: Session, R>(session: &mut S, failed: Failed<R>) -> Failed<
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "retry_tests.rs"]
 mod tests;

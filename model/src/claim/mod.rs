@@ -33,5 +33,7 @@ pub use settle::{Job, Settlement};
 pub use table::{DeclarationError, InstantType, Table};
 pub use token::{Clock, LeaseLength, Token, TokenRule};
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
 mod tests;
