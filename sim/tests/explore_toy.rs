@@ -66,7 +66,7 @@ fn code_is_polled_once_a_history() {
     let looping = Explorer::new(Toy::new(4)).process("worker", toy::looping_worker);
     let found = run(looping.count(5)).exploration;
     assert_eq!(found.counts.states, 267_652);
-    assert_eq!(found.counts.polls, 160);
+    assert_eq!(found.counts.polls, 77);
 }
 
 #[test]
