@@ -45,10 +45,18 @@ async fn round<H: Host>(shared: &Shared<H>) {
         };
         values.id = Some(extension.id.clone());
         values.token = Some(extension.held);
-        shared.pool.host().name_step("extend");
+        let host = shared.pool.host();
+        host.name_step("extend");
         match session.exec(&statement.sql, &statement.bind(&values)).await {
-            Ok(reply) if reply.affected == 0 => extension.lost(),
-            Ok(_) => extension.succeeded(),
+            Ok(reply) if reply.affected == 0 => {
+                host.note("lost", &[extension.id.clone(), "extend".into()]);
+                extension.lost();
+            }
+            Ok(_) => {
+                let until = values.expiry_micros.into();
+                host.note("extended", &[extension.id.clone(), until]);
+                extension.succeeded();
+            }
             Err(error) => {
                 drop(extension);
                 if error.class == ErrorClass::ConnectionLost {

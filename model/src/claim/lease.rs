@@ -5,13 +5,18 @@
 //! row has a lease that runs; only the holder settles ([`TokenRule`]); a crash spends one attempt,
 //! and the row is free again after the lease, rounded up to a second, plus the skew.
 
+//!
+//! The form tells the host what it holds, for logs and for monitors ([`Host::note`]): `claimed`
+//! (id, attempt, end of the lease, host clock, both in microseconds), `extended` (id, new end), then one of
+//! `settled`, `lost`, `left` (id, settlement).
+
 use std::sync::Arc;
 
 use super::error::{ClaimError, Doing};
 use super::mutation::Mutation;
 use super::pool::Pool;
 use super::settle::{Job, Settlement};
-use super::slot::{SlotKey, Slots};
+use super::slot::{Settling, SlotKey, Slots};
 use super::statements::{LeaseStatements, Rules, fence_column};
 use super::table::{DeadLetter, Table};
 use super::text::Values;
@@ -154,6 +159,10 @@ impl<H: Host> Lease<H> {
         let deliver = |job: Job| {
             let token = shared.token(&job, values.expiry_micros);
             let slot = shared.slots.insert(job.id().clone(), token);
+            let attempt = job.attempt().map_or(Value::Null, Value::Int);
+            let until = Value::Int(token.expiry_micros);
+            let values = [job.id().clone(), attempt, until, Value::Int(now)];
+            host.note("claimed", &values);
             LeaseDelivery {
                 shared: Arc::clone(shared),
                 job,
@@ -225,6 +234,9 @@ impl<H: Host> LeaseDelivery<H> {
 
     /// Settles the delivery, on a connection of its own, after an extension that may be on its way.
     ///
+    /// If the connection is lost and the token is fenced, the settlement is sent once more: where
+    /// the first one had no effect, the second one has.
+    ///
     /// # Errors
     /// [`ClaimError::LeaseLost`]: the row is not ours any more. [`ClaimError::Ambiguous`]: not
     /// known; the delivery is over. After any other error the delivery is held as before: settle
@@ -236,12 +248,18 @@ impl<H: Host> LeaseDelivery<H> {
         let shared = Arc::clone(&self.shared);
         let lost = |_| ClaimError::LeaseLost;
         let settling = shared.slots.begin_settle(self.slot).await.map_err(lost)?;
-        let mut session = shared.pool.acquire().await.map_err(ClaimError::Connect)?;
-        let result = self.run(&mut *session, settling, settlement).await;
-        if !matches!(result, Err(ClaimError::Ambiguous { .. })) {
-            session.put_back();
-        }
-        result
+        let first = self.send_pooled(&settling, settlement).await;
+        let answer = match (first, shared.options.token) {
+            (Err(ClaimError::Ambiguous { doing, error }), TokenRule::Fenced) => {
+                match self.send_pooled(&settling, settlement).await {
+                    Ok(hit @ 1..) => Ok(hit),
+                    // No row: perhaps the first one was it.
+                    Ok(0) | Err(_) => Err(ClaimError::Ambiguous { doing, error }),
+                }
+            }
+            (first, _) => first,
+        };
+        self.conclude(settling, settlement, answer)
     }
 
     /// Settles the delivery inside a transaction that the caller has open in `session`, so that
@@ -265,57 +283,88 @@ impl<H: Host> LeaseDelivery<H> {
         let shared = Arc::clone(&self.shared);
         let lost = |_| ClaimError::LeaseLost;
         let settling = shared.slots.settle_ahead(self.slot).map_err(lost)?;
-        self.run(session, settling, settlement).await
+        let answer = self.send(session, &settling, settlement).await;
+        self.conclude(settling, settlement, answer)
     }
 
-    /// Sends the statement of a settlement.
-    async fn run<S: Session>(
-        &mut self,
-        session: &mut S,
-        settling: super::slot::Settling<'_>,
+    /// Sends a settlement on a connection of the pool.
+    async fn send_pooled(
+        &self,
+        settling: &Settling<'_>,
         settlement: Settlement,
-    ) -> Result<(), ClaimError> {
+    ) -> Result<u64, ClaimError> {
+        let pool = &self.shared.pool;
+        let mut session = pool.acquire().await.map_err(ClaimError::Connect)?;
+        let answer = self.send(&mut *session, settling, settlement).await;
+        if !matches!(answer, Err(ClaimError::Ambiguous { .. })) {
+            session.put_back();
+        }
+        answer
+    }
+
+    /// Sends a settlement; how many rows it hit.
+    async fn send<S: Session>(
+        &self,
+        session: &mut S,
+        settling: &Settling<'_>,
+        settlement: Settlement,
+    ) -> Result<u64, ClaimError> {
         let shared = &self.shared;
         let Some(statement) = shared.statements.settle.statement(settlement)? else {
-            return Ok(());
+            return Ok(1);
         };
-        let mut values = shared.values(shared.pool.host().now_micros());
+        let host = shared.pool.host();
+        let mut values = shared.values(host.now_micros());
         values.id = Some(settling.id.clone());
         values.token = Some(settling.token);
         if let Settlement::RetryAfter(delay) = settlement {
             values.retry_in_micros = i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 2);
         }
-        shared.pool.host().name_step(settlement.name());
+        host.name_step(settlement.name());
         match session.exec(&statement.sql, &statement.bind(&values)).await {
-            Ok(reply) if reply.affected == 1 => {
-                settling.done();
-                self.open = false;
-                Ok(())
-            }
-            Ok(reply) if reply.affected == 0 => {
-                settling.lost();
-                Err(ClaimError::LeaseLost)
-            }
-            Ok(reply) => {
-                settling.done();
-                self.open = false;
-                let rows = reply.affected;
-                Err(ClaimError::Contents(
-                    format!("one settlement hit {rows} rows: the id is not unique").into(),
-                ))
-            }
-            Err(error) if error.class == ErrorClass::ConnectionLost => {
-                settling.done();
-                self.open = false;
-                Err(ClaimError::of(Doing::Settle, error))
-            }
+            Ok(reply) => Ok(reply.affected),
             Err(error) => Err(ClaimError::of(Doing::Settle, error)),
+        }
+    }
+
+    /// What the answer to a settlement means for the delivery.
+    fn conclude(
+        &mut self,
+        settling: Settling<'_>,
+        settlement: Settlement,
+        answer: Result<u64, ClaimError>,
+    ) -> Result<(), ClaimError> {
+        let note = |name| {
+            let kind = Value::from(settlement.name());
+            let values = [self.job.id().clone(), kind];
+            self.shared.pool.host().note(name, &values);
+        };
+        match answer {
+            Ok(0) => {
+                note("lost");
+                settling.lost();
+                return Err(ClaimError::LeaseLost);
+            }
+            Ok(_) => note("settled"),
+            Err(ClaimError::Ambiguous { .. }) => note("left"),
+            Err(error) => return Err(error),
+        }
+        settling.done();
+        self.open = false;
+        match answer {
+            Ok(rows @ 2..) => Err(ClaimError::Contents(
+                format!("one settlement hit {rows} rows: the id is not unique").into(),
+            )),
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 
     /// Leaves the delivery without giving it back: the row stays leased until the lease ends.
     pub fn forget(mut self) {
         self.open = false;
+        let values = [self.job.id().clone(), Value::from("forget")];
+        self.shared.pool.host().note("left", &values);
         self.shared.slots.free(self.slot);
     }
 }
@@ -330,6 +379,7 @@ impl<H: Host> Drop for LeaseDelivery<H> {
         }
         let (shared, slot) = (Arc::clone(&self.shared), self.slot);
         let host = shared.pool.host().clone();
+        host.note("left", &[self.job.id().clone(), Value::from("release")]);
         host.spawn(release(shared, slot));
     }
 }

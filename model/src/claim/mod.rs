@@ -23,6 +23,7 @@ mod statements;
 mod table;
 mod text;
 mod token;
+mod worker;
 
 pub use error::{ClaimError, Doing, Next};
 pub use lease::{Lease, LeaseDelivery, LeaseOptions};
@@ -32,6 +33,7 @@ pub use row_lock::{RowLock, RowLockBatch, RowLockOptions, Transaction};
 pub use settle::{Job, Settlement};
 pub use table::{DeclarationError, InstantType, Table};
 pub use token::{Clock, LeaseLength, Token, TokenRule};
+pub use worker::{Handler, Round, lease_round, row_lock_round};
 
 #[cfg(all(test, loom))]
 mod loom_tests;

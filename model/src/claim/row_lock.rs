@@ -3,6 +3,9 @@
 //! Guarantees: while its connection lives, nobody else works on a claimed row, whatever any clock
 //! says; a crash frees it as soon as the server notices, and spends no attempt. The price is one
 //! connection and one open transaction for each batch in work.
+//!
+//! The form tells the host what it holds, for logs and for monitors ([`Host::note`]): `claimed`
+//! (id, attempt, null, host clock in microseconds), then `settled` (id, settlement) when that is committed, or `left`.
 
 use std::sync::Arc;
 
@@ -140,9 +143,10 @@ impl<H: Host> RowLock<H> {
             Ok(jobs) if !jobs.is_empty() => Ok(Some(RowLockBatch {
                 shared: Arc::clone(shared),
                 open: Some(open),
-                settled: vec![false; jobs.len()],
+                settled: vec![None; jobs.len()],
                 jobs,
                 written: false,
+                told: false,
             })),
             Ok(_) => {
                 open.roll_back().await;
@@ -165,6 +169,12 @@ impl<H: Host> RowLock<H> {
             .exec(Doing::Claim, "claim", &claim.sql, &claim.bind(&values))
             .await?;
         let jobs = Job::read(&reply, &shared.table, None)?;
+        for job in &jobs {
+            let attempt = job.attempt().map_or(Value::Null, Value::Int);
+            let now = values.now_micros.into();
+            let values = [job.id().clone(), attempt, Value::Null, now];
+            shared.pool.host().note("claimed", &values);
+        }
         if shared.options.undo_unless_acked && !jobs.is_empty() {
             open.exec(Doing::Claim, "savepoint", SAVEPOINT, &[]).await?;
         }
@@ -229,9 +239,12 @@ pub struct RowLockBatch<H: Host> {
     /// Empty once the transaction has ended.
     open: Option<Open<H>>,
     jobs: Vec<Job>,
-    settled: Vec<bool>,
+    /// What each job was settled as.
+    settled: Vec<Option<Settlement>>,
     /// Something was written that only a commit stores.
     written: bool,
+    /// The host was told what became of the jobs.
+    told: bool,
 }
 
 impl<H: Host> RowLockBatch<H> {
@@ -255,7 +268,11 @@ impl<H: Host> RowLockBatch<H> {
     /// After any of them but [`ClaimError::Declaration`] the transaction is rolled back: every job
     /// of the batch will be delivered again, and no attempt was counted.
     pub async fn settle(&mut self, index: usize, settlement: Settlement) -> Result<(), ClaimError> {
-        let Some(job) = self.jobs.get(index).filter(|_| !self.settled[index]) else {
+        let Some(job) = self
+            .jobs
+            .get(index)
+            .filter(|_| self.settled[index].is_none())
+        else {
             return Err(ClaimError::RowGone);
         };
         let mut open = self.open.take().ok_or(ClaimError::RolledBack)?;
@@ -297,7 +314,7 @@ impl<H: Host> RowLockBatch<H> {
         match result {
             Ok(wrote) => {
                 self.open = Some(open);
-                self.settled[index] = true;
+                self.settled[index] = Some(settlement);
                 self.written |= wrote;
                 Ok(())
             }
@@ -319,6 +336,7 @@ impl<H: Host> RowLockBatch<H> {
         let mut open = self.open.take().ok_or(ClaimError::RolledBack)?;
         if !self.written {
             open.roll_back().await;
+            self.tell_settled();
             return Ok(());
         }
         match open.exec(Doing::Commit, "commit", "COMMIT", &[]).await {
@@ -328,6 +346,7 @@ impl<H: Host> RowLockBatch<H> {
                 // that a success.
                 let ignore = self.shared.options.mutation == Some(Mutation::IgnoreCommitTag);
                 if &*reply.tag == "COMMIT" || ignore {
+                    self.tell_settled();
                     Ok(())
                 } else {
                     Err(ClaimError::RolledBack)
@@ -340,13 +359,24 @@ impl<H: Host> RowLockBatch<H> {
         }
     }
 
+    /// Tells the host what was settled; see [`Host::note`].
+    fn tell_settled(&mut self) {
+        for (job, settled) in self.jobs.iter().zip(&self.settled) {
+            if let Some(settlement) = settled {
+                let values = [job.id().clone(), settlement.name().into()];
+                self.shared.pool.host().note("settled", &values);
+            }
+        }
+        self.told = true;
+    }
+
     /// Settles the only job of the batch, or all of them alike, and commits.
     ///
     /// # Errors
     /// As [`settle`](Self::settle) and [`commit`](Self::commit).
     pub async fn settle_all(mut self, settlement: Settlement) -> Result<(), ClaimError> {
         for index in 0..self.jobs.len() {
-            if !self.settled[index] {
+            if self.settled[index].is_none() {
                 self.settle(index, settlement).await?;
             }
         }
@@ -357,6 +387,18 @@ impl<H: Host> RowLockBatch<H> {
     pub async fn give_back(mut self) {
         if let Some(open) = self.open.take() {
             open.roll_back().await;
+        }
+    }
+}
+
+impl<H: Host> Drop for RowLockBatch<H> {
+    fn drop(&mut self) {
+        if self.told {
+            return;
+        }
+        for job in &self.jobs {
+            let values = [job.id().clone(), "rollback".into()];
+            self.shared.pool.host().note("left", &values);
         }
     }
 }

@@ -185,7 +185,7 @@ fn every_failure_at_every_call() {
         });
         let lost_connection = matches!(&expected, ClaimError::Ambiguous { .. });
         host.run(async {
-            let queue = open(&host, LeaseOptions::default());
+            let queue = open(&host, weak());
             let result = match queue.claim(1).await {
                 Ok(mut deliveries) => {
                     let delivery = &mut deliveries[0];
@@ -204,6 +204,28 @@ fn every_failure_at_every_call() {
             let open = usize::from(!lost_connection && number > 0);
             assert_eq!(host.open_sessions(), open);
         });
+    }
+}
+
+#[test]
+fn a_fenced_settlement_is_sent_again_on_a_new_connection() {
+    // What the second one hits tells what became of the first one, or does not.
+    for (second, expected) in [
+        (Ok(affected("DELETE", 1)), Ok(())),
+        (Ok(affected("DELETE", 0)), Err(Next::PerhapsRedelivered)),
+        (Err(lost()), Err(Next::PerhapsRedelivered)),
+    ] {
+        let mut answers = vec![second, Err(lost())];
+        let host = server(move |call| match call.sql.starts_with("DELETE") {
+            true => answers.pop().map(Answer::from),
+            false => None,
+        });
+        let result = host.run(async {
+            let queue = open(&host, LeaseOptions::default());
+            queue.claim(1).await.unwrap()[0].ack().await
+        });
+        assert_eq!(result.map_err(|error| error.next()), expected);
+        assert_eq!(args(host.take_log().last().unwrap()), "7, 2");
     }
 }
 
