@@ -67,6 +67,7 @@ pub(super) fn processes(
             connect: connect.clone(),
             skew_micros,
             body: body.clone(),
+            events: Arc::from([]),
         })
         .collect()
 }
@@ -299,6 +300,12 @@ impl Scope {
                 false
             }
         };
+        let cancel_span = table.key_span("cancel");
+        let cancel = table.boolean(reader, "cancel").unwrap_or(false);
+        let sends = matches!(action, Some(StepAction::Sql(_) | StepAction::Batch(_)));
+        if cancel && !sends && action.is_some() {
+            reader.problem(cancel_span, "`cancel` is for a step with `sql` or `batch`");
+        }
         table.finish(reader);
         Some(Step {
             name,
@@ -308,6 +315,7 @@ impl Scope {
             session: session - 1,
             retry,
             continue_on_error,
+            cancel,
         })
     }
 
@@ -318,13 +326,13 @@ impl Scope {
         database: Dialect,
         reader: &mut Reader,
     ) -> Option<StepAction> {
-        let given: Vec<&str> = ["sql", "batch", "sleep", "app"]
+        let given: Vec<&str> = ["sql", "batch", "sleep", "app", "close"]
             .into_iter()
             .filter(|key| table.has(key))
             .collect();
         if given.len() != 1 {
             let message = match given[..] {
-                [] => "a step has one of `sql`, `batch`, `sleep`, `app`".to_owned(),
+                [] => "a step has one of `sql`, `batch`, `sleep`, `app`, `close`".to_owned(),
                 [one, two, ..] => format!("a step has `{one}` or `{two}`, not both"),
                 _ => String::new(),
             };
@@ -334,6 +342,7 @@ impl Scope {
         let batch = table.text(reader, "batch");
         let sleep = table.duration(reader, "sleep");
         let app = table.text(reader, "app");
+        let close = table.is_true(reader, "close");
         if let Some(sql) = sql {
             check_statement(&sql, database, reader);
             let mut problems = Vec::new();
@@ -357,6 +366,9 @@ impl Scope {
         }
         if let Some(sleep) = sleep {
             return Some(StepAction::Sleep(sleep));
+        }
+        if close {
+            return Some(StepAction::Close);
         }
         app.map(|app| StepAction::App(app.text))
     }
@@ -392,14 +404,13 @@ impl Scope {
         }
         let attribute = Attribute::named(attribute, *quoted, false);
         let kind = attribute.kind();
-        let key = (step, attribute);
-        let slot = self.layout.results.iter().position(|known| *known == key);
-        let slot = slot.unwrap_or_else(|| {
-            self.layout.results.push(key);
-            self.last_use.push(0);
-            self.layout.results.len() - 1
-        });
-        self.last_use[slot] = self.last_use[slot].max(before);
+        let slot = result_slot(
+            &mut self.layout,
+            &mut self.last_use,
+            step,
+            attribute,
+            before,
+        );
         Ok((Name::Result(slot), kind))
     }
 
@@ -423,6 +434,25 @@ impl Scope {
             },
         }
     }
+}
+
+/// The slot of a result that is read until step `last_use` (an index), new if need be.
+pub(super) fn result_slot(
+    layout: &mut Layout,
+    last_uses: &mut Vec<usize>,
+    step: usize,
+    attribute: Attribute,
+    last_use: usize,
+) -> usize {
+    let key = (step, attribute);
+    let slot = layout.results.iter().position(|known| *known == key);
+    let slot = slot.unwrap_or_else(|| {
+        layout.results.push(key);
+        last_uses.push(0);
+        layout.results.len() - 1
+    });
+    last_uses[slot] = last_uses[slot].max(last_use);
+    slot
 }
 
 /// `there is no step `lok`; did you mean `look`?`
