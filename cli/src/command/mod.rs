@@ -1,0 +1,4 @@
+//! One module a command.
+
+pub(crate) mod check;
+pub(crate) mod list;
