@@ -152,8 +152,10 @@ pub struct Program {
     pub reads_round: bool,
     /// Times that the steps may be run (`bounds.rounds`); 0 = no bound.
     pub rounds: u32,
-    /// For each result slot the index of the last step that reads it (a step's own `set` counts as
-    /// the step after it): its value can be forgotten when that one is over.
+    /// Times that its client may stop waiting for a reply (`bounds.cancels`).
+    pub cancels: u32,
+    /// For each result slot the index of the last step that reads it: its value can be
+    /// forgotten when that one is over.
     pub(crate) last_use: Vec<usize>,
     /// Where each variable first stands in the file.
     pub(crate) var_spans: Vec<Range<usize>>,

@@ -161,6 +161,7 @@ fn case(
         database,
         isolation,
         rounds: bounds.rounds,
+        cancels: bounds.cancels,
     };
     let problems_before = reader.problems.len();
     let tables = table.tables(reader, "process", "a process");

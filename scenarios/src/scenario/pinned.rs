@@ -159,6 +159,7 @@ fn processes_of_steps(
             layout: Layout::default(),
             reads_round: false,
             rounds: 0,
+            cancels: 0,
             last_use: Vec::new(),
             var_spans: Vec::new(),
             vars_read: Default::default(),

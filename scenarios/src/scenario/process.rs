@@ -25,6 +25,7 @@ pub(super) struct Context {
     pub(super) database: Dialect,
     pub(super) isolation: Isolation,
     pub(super) rounds: u32,
+    pub(super) cancels: u32,
 }
 
 /// Reads a `[[process]]`: as many processes as its `count`.
@@ -150,7 +151,9 @@ fn body(
     }
     let mut scope = Scope::new(vars, sessions, reader);
     let steps = scope.steps(steps, context.database, reader);
-    let until = until.and_then(|text| scope.condition(&text, usize::MAX, reader));
+    let cancellable = steps.iter().any(|step| step.cancel);
+    let until =
+        until.and_then(|text| scope.expr(&text, Kind::Bool, usize::MAX, usize::MAX, reader));
     Some(Body::Steps(Arc::new(Program {
         steps,
         vars: scope.values,
@@ -162,6 +165,7 @@ fn body(
         vars_read: scope.vars_read,
         reads_round: scope.reads_round,
         rounds: context.rounds,
+        cancels: if cancellable { context.cancels } else { 0 },
     })))
 }
 
@@ -270,7 +274,7 @@ impl Scope {
         reader: &mut Reader,
     ) -> Option<Step> {
         let when = table.text(reader, "when");
-        let when = when.and_then(|text| self.condition(&text, index, reader));
+        let when = when.and_then(|text| self.expr(&text, Kind::Bool, index, index, reader));
         let session_span = table.key_span("session");
         let session = table.integer(reader, "session", 1..=8).unwrap_or(1) as u8;
         if session > self.sessions {
@@ -282,7 +286,10 @@ impl Scope {
             .into_iter()
             .filter_map(|(slot, text)| {
                 // A step's own result is known by then.
-                Some((slot, self.expr(&text?, Kind::Unknown, index + 1, reader)?))
+                Some((
+                    slot,
+                    self.expr(&text?, Kind::Unknown, index + 1, index, reader)?,
+                ))
             })
             .collect();
         let retry = table.texts(reader, "retry").unwrap_or_default();
@@ -351,7 +358,7 @@ impl Scope {
                     first,
                     second: second.map(|s| (s.to_owned(), false)),
                 };
-                self.resolve(&path, index).map(|(name, _)| name)
+                self.resolve(&path, index, index).map(|(name, _)| name)
             };
             let bound = bind(&sql, database, &mut resolve, &mut problems);
             reader.problems.append(&mut problems);
@@ -373,23 +380,29 @@ impl Scope {
         app.map(|app| StepAction::App(app.text))
     }
 
-    fn condition(&mut self, text: &Text, before: usize, reader: &mut Reader) -> Option<expr::Expr> {
-        self.expr(text, Kind::Bool, before, reader)
-    }
-
+    /// Parses an expression where the steps before `before` are done, and which is evaluated last
+    /// when step `last_use` is.
     fn expr(
         &mut self,
         text: &Text,
         wanted: Kind,
         before: usize,
+        last_use: usize,
         reader: &mut Reader,
     ) -> Option<expr::Expr> {
-        let parsed = expr::parse(text, wanted, &mut |path| self.resolve(path, before));
+        let parsed = expr::parse(text, wanted, &mut |path| {
+            self.resolve(path, before, last_use)
+        });
         parsed.map_err(|problem| reader.problems.push(problem)).ok()
     }
 
     /// The meaning of a name where the steps before `before` are done.
-    fn resolve(&mut self, path: &Path<'_>, before: usize) -> Result<(Name, Kind), String> {
+    fn resolve(
+        &mut self,
+        path: &Path<'_>,
+        before: usize,
+        last_use: usize,
+    ) -> Result<(Name, Kind), String> {
         let Some((attribute, quoted)) = &path.second else {
             return self.resolve_single(path.first);
         };
@@ -409,7 +422,7 @@ impl Scope {
             &mut self.last_use,
             step,
             attribute,
-            before,
+            last_use,
         );
         Ok((Name::Result(slot), kind))
     }

@@ -387,7 +387,7 @@ impl Compiler<'_> {
         if let (Some(program), false) = (&group.program, mentions.any_step) {
             let index = |name: &str| program.steps.iter().position(|s| *s.name == *name);
             let indices = mentions.steps.iter().filter_map(|(name, _)| index(name));
-            last_use = indices.max().unwrap_or(0) + 1;
+            last_use = indices.max().unwrap_or(0);
         }
         Compiler { group, last_use }
     }
