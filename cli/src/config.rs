@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use rowlock_model::verdict::Limits;
 use rowlock_model::{Dialect, Isolation};
+use rowlock_real::Target as Live;
 
 use crate::args;
 use crate::exit::Failure;
@@ -73,6 +74,37 @@ impl Narrow {
         any(&self.databases, &database)
             && any(&self.isolations, &isolation)
             && (self.variants.is_empty() || self.variants.iter().any(|v| v == variant))
+    }
+}
+
+/// Where schedules are run.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// On the simulator, each on the database that it is for.
+    Simulator,
+    /// On a live server.
+    Live(Live),
+}
+
+impl Target {
+    /// Resolves `--on`. No message repeats a URL: it may hold a password.
+    pub(crate) fn of(args: &args::Target) -> Result<Target, Failure> {
+        if args.on == "sim" {
+            return Ok(Target::Simulator);
+        }
+        let url = args
+            .postgres_url
+            .as_deref()
+            .filter(|_| args.on == "postgres");
+        let live = url.unwrap_or(&args.on).parse();
+        live.map(Target::Live).map_err(|e| {
+            let place = if url.is_some() {
+                "ROWLOCK_POSTGRES_URL"
+            } else {
+                "--on"
+            };
+            Failure::Usage(format!("{place}: {e}"))
+        })
     }
 }
 
@@ -156,6 +188,28 @@ mod tests {
             panic!("accepted");
         };
         assert!(message.contains("rowlock replay"), "{message}");
+    }
+
+    #[test]
+    fn no_message_repeats_a_password() {
+        for on in [
+            "mysql://me:s3cret@db/x",
+            "me:s3cret@db/x",
+            "postgres://me:s3cret@:x",
+        ] {
+            let args = args::Target {
+                on: on.to_owned(),
+                postgres_url: None,
+            };
+            let message = format!("{:?}", Target::of(&args).unwrap_err());
+            assert!(!message.contains("s3cret"), "{message}");
+            let args = args::Target {
+                on: "postgres".to_owned(),
+                postgres_url: Some(on.to_owned()),
+            };
+            let message = format!("{:?}", Target::of(&args).unwrap_err());
+            assert!(!message.contains("s3cret"), "{message}");
+        }
     }
 
     #[test]
