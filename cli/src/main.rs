@@ -28,7 +28,8 @@ fn run(args: args::Args, output: &output::Output) -> Result<exit::Exit, exit::Fa
     match args.command {
         args::Command::Check(args) => command::check::run(config::Check::of(args)?, output),
         args::Command::Servers(args) => command::servers::run(args.start, output),
-        args::Command::Replay(_) | args::Command::Mirror(_) | args::Command::Show(_) => {
+        args::Command::Show(args) => command::show::run(&args, output),
+        args::Command::Replay(_) | args::Command::Mirror(_) => {
             Err(exit::Failure::Usage("not yet".into()))
         }
         args::Command::List(args) => command::list::run(&args.paths, output),

@@ -7,6 +7,7 @@ use rowlock_model::verdict::{Bounds, Verdict};
 use rowlock_model::{Outcome, Value};
 use serde::Serialize;
 
+use crate::frame::Kind;
 use crate::terminal::{Case, CaseResult, Tally};
 
 /// The number in every object.
@@ -166,7 +167,7 @@ fn step<'a>(
         case: case.map(CaseKeys::of),
         schedule,
         index,
-        event: event_name(&event.choice),
+        event: Kind::of(&event.choice).name(),
         session: &event.actor,
         step: event.step.as_deref(),
         sql: statement.map(|s| &*s.sql),
@@ -191,23 +192,6 @@ fn step<'a>(
             _ => None,
         },
         matters,
-    }
-}
-
-/// The kind of an event, as the `"event"` key says it.
-fn event_name(choice: &Choice) -> &'static str {
-    match choice {
-        Choice::Step(..) => "step",
-        Choice::Resume(_) => "resume",
-        Choice::Deadlock(_) => "deadlock",
-        Choice::Expire(_) => "expire",
-        Choice::Crash(_) => "crash",
-        Choice::Notice(_) => "notice",
-        Choice::Kill(_) => "kill",
-        Choice::Lose(..) => "lose",
-        Choice::Late(_) => "late",
-        Choice::Advance(_) => "advance",
-        Choice::Cancel(..) => "cancel",
     }
 }
 

@@ -15,9 +15,9 @@
 use std::collections::BTreeMap;
 
 use anstyle::Style;
-use rowlock_model::Outcome;
-use rowlock_model::schedule::{Choice, Event, Loss, Statement};
+use rowlock_model::schedule::{Loss, Statement};
 
+use crate::frame::{Frame, Kind, Tone};
 use crate::layout::{cut, duration, filler, width};
 use crate::shorten::{one_line, shorten};
 use crate::style::{Palette, paint};
@@ -31,7 +31,7 @@ const GAP: usize = 2;
 #[derive(Clone, Debug)]
 pub struct Lanes<'a> {
     /// The events, in order.
-    pub events: &'a [Event],
+    pub frames: &'a [Frame],
     /// Indices of the events that make up a violation.
     pub matters: &'a [usize],
     /// A remark to an event, by index: what a replay saw instead, for example.
@@ -45,10 +45,10 @@ pub struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    /// Lanes of `events` without marks, remarks and colour.
-    pub fn new(events: &'a [Event], width: usize) -> Lanes<'a> {
+    /// Lanes of `frames` without marks, remarks and colour.
+    pub fn new(frames: &'a [Frame], width: usize) -> Lanes<'a> {
         Lanes {
-            events,
+            frames,
             matters: &[],
             notes: BTreeMap::new(),
             width,
@@ -60,13 +60,13 @@ impl<'a> Lanes<'a> {
     /// The lanes, and below them the statements that had to be shortened. Ends with a newline
     /// unless there is no event.
     pub fn render(&self) -> String {
-        if self.events.is_empty() {
+        if self.frames.is_empty() {
             return String::new();
         }
         let mut drawing = Drawing::new(self);
         drawing.header();
-        for (index, event) in self.events.iter().enumerate() {
-            drawing.event(index, event);
+        for (index, frame) in self.frames.iter().enumerate() {
+            drawing.frame(index, frame);
         }
         let Drawing {
             mut out, shortened, ..
@@ -75,12 +75,29 @@ impl<'a> Lanes<'a> {
         out
     }
 
+    /// Outcomes that may have been cut, in full.
+    fn outcomes(&self) -> String {
+        let mut out = String::new();
+        for (index, frame) in self.frames.iter().enumerate() {
+            if let Some(said) = &frame.outcome
+                && (said.tone == Tone::Refused || width(&said.text) > LANE_MIN)
+            {
+                out.push_str(&format!("{:>6}  → {}\n", index + 1, said.text));
+            }
+        }
+        if out.is_empty() {
+            out
+        } else {
+            format!("\n{out}")
+        }
+    }
+
     /// Statements in full, each once, with the numbers of its events.
     fn statements(&self, shortened: &[bool]) -> String {
         let mut order: Vec<&Statement> = Vec::new();
         let mut numbers: Vec<Vec<String>> = Vec::new();
-        for (index, event) in self.events.iter().enumerate() {
-            let Some(statement) = &event.statement else {
+        for (index, frame) in self.frames.iter().enumerate() {
+            let Some(statement) = &frame.statement else {
                 continue;
             };
             if !self.verbose && !shortened[index] && statement.args.is_empty() {
@@ -111,30 +128,9 @@ impl<'a> Lanes<'a> {
             out.push_str(&in_full(statement, column + 2));
         }
         if self.verbose {
-            out.push_str(&self.errors());
+            out.push_str(&self.outcomes());
         }
         out
-    }
-
-    /// Messages of refused statements in full.
-    fn errors(&self) -> String {
-        let mut out = String::new();
-        for (index, event) in self.events.iter().enumerate() {
-            let Some(Outcome::Failed(error)) = &event.outcome else {
-                continue;
-            };
-            out.push_str(&format!("{:>6}  {error}\n", index + 1));
-            if let Some(detail) = &error.detail {
-                for line in detail.lines() {
-                    out.push_str(&format!("{:8}{line}\n", ""));
-                }
-            }
-        }
-        if out.is_empty() {
-            out
-        } else {
-            format!("\n{out}")
-        }
     }
 }
 
@@ -183,8 +179,8 @@ struct Drawing<'a> {
 
 impl<'a> Drawing<'a> {
     fn new(lanes: &'a Lanes<'a>) -> Drawing<'a> {
-        let labels = labels(lanes.events);
-        let digits = lanes.events.len().to_string().len().max(2);
+        let labels = labels(lanes.frames);
+        let digits = lanes.frames.len().to_string().len().max(2);
         let gutter = 2 + digits + 2;
         let n = labels.len().max(1);
         let room = lanes.width.saturating_sub(gutter + GAP * (n - 1)) / n;
@@ -193,7 +189,7 @@ impl<'a> Drawing<'a> {
             blocked: vec![false; labels.len()],
             lane_width: room.max(LANE_MIN),
             gutter,
-            shortened: vec![false; lanes.events.len()],
+            shortened: vec![false; lanes.frames.len()],
             labels,
             out: String::new(),
         }
@@ -211,23 +207,23 @@ impl<'a> Drawing<'a> {
         self.push_line(&line);
     }
 
-    fn event(&mut self, index: usize, event: &'a Event) {
-        match full_width(event) {
-            Some(text) => self.full_width_line(index, event, &text),
-            None => self.lane_rows(index, event),
+    fn frame(&mut self, index: usize, frame: &'a Frame) {
+        match full_width(frame) {
+            Some(text) => self.full_width_line(index, frame, &text),
+            None => self.lane_rows(index, frame),
         }
-        self.follow(event);
+        self.follow(frame);
     }
 
     /// Crashes, clock moves and the like concern more than one session: a line across all lanes.
-    fn full_width_line(&mut self, index: usize, event: &Event, text: &str) {
+    fn full_width_line(&mut self, index: usize, frame: &Frame, text: &str) {
         let total = self.lane_width * self.labels.len() + GAP * self.labels.len().saturating_sub(1);
         let head = format!("──── {text} ");
         let fill = "─".repeat(total.saturating_sub(width(&head)).max(4));
         let number = self.number(index);
         let line = paint(self.lanes.palette.warn, &format!("{head}{fill}"));
         self.push_line(&format!("{number}{line}"));
-        if let Some(statement) = &event.statement {
+        if let Some(statement) = &frame.statement {
             let text = cut(&one_line(&statement.sql), total.max(LANE_MIN));
             self.shortened[index] = text != one_line(&statement.sql);
             self.push_line(&format!("{:gutter$}{text}", "", gutter = self.gutter));
@@ -235,13 +231,13 @@ impl<'a> Drawing<'a> {
         self.note(index, 0);
     }
 
-    fn lane_rows(&mut self, index: usize, event: &Event) {
+    fn lane_rows(&mut self, index: usize, frame: &Frame) {
         let lane = self
             .labels
             .iter()
-            .position(|l| *l == &*event.actor)
+            .position(|l| *l == &*frame.actor)
             .unwrap_or(0);
-        let (cells, shortened) = cells(event, self.lane_width, self.lanes.palette);
+        let (cells, shortened) = cells(frame, self.lane_width, self.lanes.palette);
         self.shortened[index] = shortened;
         for (row, cell) in cells.iter().enumerate() {
             let mut line = if row == 0 {
@@ -301,15 +297,15 @@ impl<'a> Drawing<'a> {
     }
 
     /// Keeps track of who is blocked after this event.
-    fn follow(&mut self, event: &Event) {
-        let ended = matches!(event.choice, Choice::Notice(_) | Choice::Kill(_));
+    fn follow(&mut self, frame: &Frame) {
+        let ended = matches!(frame.kind, Kind::Notice | Kind::Kill);
         for (label, blocked) in self.labels.iter().zip(&mut self.blocked) {
-            if *label != &*event.actor {
+            if *label != &*frame.actor {
                 continue;
             }
-            match &event.outcome {
-                Some(Outcome::Waits(_)) => *blocked = true,
-                Some(Outcome::Done(_) | Outcome::Failed(_)) => *blocked = false,
+            match frame.outcome.as_ref().map(|said| said.tone) {
+                Some(Tone::Waits) => *blocked = true,
+                Some(Tone::Done | Tone::Refused) => *blocked = false,
                 None if ended => *blocked = false,
                 None => {}
             }
@@ -323,16 +319,16 @@ impl<'a> Drawing<'a> {
 }
 
 /// The sessions in the order in which they first act, those of one process side by side.
-fn labels(events: &[Event]) -> Vec<&str> {
+fn labels(frames: &[Frame]) -> Vec<&str> {
     let process = |label: &str| label.split('/').next().unwrap_or_default().to_owned();
     let mut labels: Vec<&str> = Vec::new();
-    for event in events {
-        let label = &*event.actor;
+    for frame in frames {
+        let label = &*frame.actor;
         if label.is_empty() || labels.contains(&label) {
             continue;
         }
         // A crash names the process, which is no lane of its own if its sessions are.
-        if matches!(event.choice, Choice::Crash(_)) {
+        if frame.kind == Kind::Crash {
             continue;
         }
         let after_sibling = labels
@@ -345,43 +341,40 @@ fn labels(events: &[Event]) -> Vec<&str> {
 }
 
 /// The text of an event that is drawn across all lanes.
-fn full_width(event: &Event) -> Option<String> {
-    let actor = &event.actor;
-    let text = match event.choice {
-        Choice::Crash(_) => format!("{actor} crashes"),
-        Choice::Notice(_) => format!("the server notices that {actor} is gone"),
-        Choice::Kill(_) => format!("the server ends the session of {actor}"),
-        Choice::Advance(micros) => format!("the clock moves by {}", duration(micros)),
-        Choice::Lose(_, _, loss) => {
+fn full_width(frame: &Frame) -> Option<String> {
+    let actor = &frame.actor;
+    let text = match frame.kind {
+        Kind::Crash => format!("{actor} crashes"),
+        Kind::Notice => format!("the server notices that {actor} is gone"),
+        Kind::Kill => format!("the server ends the session of {actor}"),
+        Kind::Advance(micros) => format!("the clock moves by {}", duration(micros)),
+        Kind::Lose(loss) => {
             let how = match loss {
                 Loss::NotArrived => "before its statement arrives",
                 Loss::ReplyLost => "after its statement took effect",
                 Loss::StillRunning => "while its statement is still to run",
             };
-            match &event.step {
+            match &frame.step {
                 Some(step) => format!("{actor} loses its connection {how}: {step}"),
                 None => format!("{actor} loses its connection {how}"),
             }
         }
-        Choice::Step(..)
-        | Choice::Resume(_)
-        | Choice::Deadlock(_)
-        | Choice::Expire(_)
-        | Choice::Late(_)
-        | Choice::Cancel(..) => return None,
+        Kind::Step | Kind::Resume | Kind::Deadlock | Kind::Expire | Kind::Late | Kind::Cancel => {
+            return None;
+        }
     };
     Some(text)
 }
 
 /// The lines of an event in its lane, and whether its statement was shortened.
-fn cells(event: &Event, limit: usize, palette: Palette) -> (Vec<Cell>, bool) {
-    let what = what(event);
-    let (outcome, style) = match &event.outcome {
-        None => (String::new(), Style::new()),
-        Some(outcome) => outcome_text(outcome, palette),
+fn cells(frame: &Frame, limit: usize, palette: Palette) -> (Vec<Cell>, bool) {
+    let what = what(frame);
+    let (outcome, style) = match &frame.outcome {
+        None => ("", Style::new()),
+        Some(said) => (said.text.as_str(), style_of(said.tone, palette)),
     };
-    let statement = match event.choice {
-        Choice::Step(..) | Choice::Late(_) => event.statement.as_ref(),
+    let statement = match frame.kind {
+        Kind::Step | Kind::Late => frame.statement.as_ref(),
         _ => None,
     };
     let sql = statement.map(|s| one_line(&s.sql)).unwrap_or_default();
@@ -399,7 +392,7 @@ fn cells(event: &Event, limit: usize, palette: Palette) -> (Vec<Cell>, bool) {
         return (
             vec![Cell {
                 text: both,
-                style: joined_style(event, style),
+                style: joined_style(frame, style),
             }],
             false,
         );
@@ -425,40 +418,33 @@ fn cells(event: &Event, limit: usize, palette: Palette) -> (Vec<Cell>, bool) {
 }
 
 /// A statement with its outcome on one line is coloured only where the outcome calls for it.
-fn joined_style(event: &Event, outcome: Style) -> Style {
-    match event.outcome {
-        Some(Outcome::Done(_)) | None => Style::new(),
+fn joined_style(frame: &Frame, outcome: Style) -> Style {
+    match frame.outcome.as_ref().map(|said| said.tone) {
+        Some(Tone::Done) | None => Style::new(),
         Some(_) => outcome,
     }
 }
 
 /// What happens, before the statement: the step's name or a verb.
-fn what(event: &Event) -> String {
-    let step = event.step.as_deref().unwrap_or_default();
-    let subject = if step.is_empty() { "" } else { step };
-    let with = |verb: &str| format!("{subject} {verb}").trim_start().to_owned();
-    match event.choice {
-        Choice::Resume(_) => with("goes on"),
-        Choice::Deadlock(_) => with("is the deadlock victim"),
-        Choice::Expire(_) => with("runs into its timeout"),
-        Choice::Late(_) => with("runs late"),
-        Choice::Cancel(..) => with("is cancelled"),
-        Choice::Step(..) if event.statement.is_none() && subject.is_empty() => "wakes".to_owned(),
-        _ => subject.to_owned(),
+fn what(frame: &Frame) -> String {
+    let step = frame.step.as_deref().unwrap_or_default();
+    let with = |verb: &str| format!("{step} {verb}").trim_start().to_owned();
+    match frame.kind {
+        Kind::Resume => with("goes on"),
+        Kind::Deadlock => with("is the deadlock victim"),
+        Kind::Expire => with("runs into its timeout"),
+        Kind::Late => with("runs late"),
+        Kind::Cancel => with("is cancelled"),
+        Kind::Step if frame.statement.is_none() && step.is_empty() => "wakes".to_owned(),
+        _ => step.to_owned(),
     }
 }
 
-/// An outcome as lanes show it: that of the files, with the server's message and the blockers.
-fn outcome_text(outcome: &Outcome, palette: Palette) -> (String, Style) {
-    match outcome {
-        Outcome::Done(_) => (one_line(&outcome.to_string()), palette.good),
-        Outcome::Failed(error) if error.message.is_empty() => (outcome.to_string(), palette.bad),
-        Outcome::Failed(error) => (
-            one_line(&format!("{outcome}: {}", error.message)),
-            palette.bad,
-        ),
-        Outcome::Waits(behind) if behind.is_empty() => ("waits".to_owned(), palette.warn),
-        Outcome::Waits(behind) => (format!("waits for {}", behind.join(", ")), palette.warn),
+fn style_of(tone: Tone, palette: Palette) -> Style {
+    match tone {
+        Tone::Done => palette.good,
+        Tone::Refused => palette.bad,
+        Tone::Waits => palette.warn,
     }
 }
 

@@ -9,14 +9,17 @@
 //! * [`diagnose`]: an error at a place in a file, in the look of rustc.
 
 pub mod diagnose;
+pub mod frame;
 pub mod json;
 pub mod lanes;
 pub mod layout;
+pub mod pinned;
 pub mod shorten;
 pub mod style;
 pub mod terminal;
 
 pub use diagnose::Diagnostic;
+pub use frame::Frame;
 pub use lanes::Lanes;
 pub use style::Palette;
 pub use terminal::{Case, CaseResult, Manner, Tally};

@@ -7,6 +7,7 @@ use rowlock_model::schedule::Schedule;
 use rowlock_model::verdict::{Bounds, Exploration, Verdict, Violation};
 use rowlock_model::{Dialect, Isolation};
 
+use crate::frame::Frame;
 use crate::lanes::Lanes;
 use crate::layout::{counted, filler};
 use crate::style::{Palette, paint};
@@ -181,7 +182,8 @@ pub fn violation(
 
 /// The lanes of a schedule.
 pub fn lanes(schedule: &Schedule, matters: &[usize], manner: &Manner) -> String {
-    let mut lanes = Lanes::new(&schedule.events, manner.width);
+    let frames = Frame::all(&schedule.events);
+    let mut lanes = Lanes::new(&frames, manner.width);
     lanes.matters = matters;
     lanes.palette = manner.palette;
     lanes.verbose = manner.verbose;

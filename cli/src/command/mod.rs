@@ -3,3 +3,4 @@
 pub(crate) mod check;
 pub(crate) mod list;
 pub(crate) mod servers;
+pub(crate) mod show;

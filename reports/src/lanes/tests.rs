@@ -2,10 +2,15 @@
 //! them; review the difference.
 
 use expect_test::expect;
-use rowlock_model::schedule::{ProcessId, RequestId, SessionId};
-use rowlock_model::{Column, DbError, Reply, Value};
+use rowlock_model::schedule::{Choice, Event, ProcessId, RequestId, SessionId};
+use rowlock_model::{Column, DbError, Outcome, Reply, Value};
 
 use super::*;
+
+/// With a first line that is not indented: expectations lose the indentation that all lines share.
+fn shown(lanes: &Lanes<'_>) -> String {
+    format!("lanes:\n{}", lanes.render())
+}
 
 fn statement(sql: &str, args: &[Value]) -> Option<Statement> {
     Some(Statement {
@@ -85,9 +90,11 @@ fn race() -> Vec<Event> {
 #[test]
 fn waiting_is_a_bar_and_marked_steps_stand_out() {
     let events = race();
-    let mut lanes = Lanes::new(&events, 80);
+    let frames = Frame::all(&events);
+    let mut lanes = Lanes::new(&frames, 80);
     lanes.matters = &[3, 6];
     expect![[r#"
+        lanes:
               worker-1                              worker-2
            1  begin: BEGIN → ok
            2  look: SELECT id FROM job WHERE stat…
@@ -105,7 +112,7 @@ fn waiting_is_a_bar_and_marked_steps_stand_out() {
           4, 5  UPDATE job SET state = 'running', owner = 'x'
                 WHERE id = 1
     "#]]
-    .assert_eq(&lanes.render());
+    .assert_eq(&shown(&lanes));
 }
 
 #[test]
@@ -129,6 +136,7 @@ fn faults_and_the_clock_go_across_all_lanes() {
         bare(Choice::Kill(SessionId(1)), "b", None, None),
     ];
     expect![[r#"
+        lanes:
               a                                b
            1  take: UPDATE job SET … WHERE i…
               → 1 affected
@@ -146,7 +154,7 @@ fn faults_and_the_clock_go_across_all_lanes() {
           1, 2  UPDATE job SET state = 'running', owner = 'x'
                 WHERE id = 1
     "#]]
-    .assert_eq(&Lanes::new(&events, 70).render());
+    .assert_eq(&shown(&Lanes::new(&Frame::all(&events), 70)));
 }
 
 #[test]
@@ -155,6 +163,7 @@ fn narrow_lanes_keep_the_step_and_the_outcome() {
     events.push(step("reaper/2", "reap", TAKE, affected(0)));
     events.push(step("reaper", "look", LOOK, one(2)));
     expect![[r#"
+        lanes:
               worker-1            worker-2            reaper/2            reaper
            1  begin: BEGIN → ok
            2  look: SELECT id F…
@@ -178,7 +187,7 @@ fn narrow_lanes_keep_the_step_and_the_outcome() {
         4, 5, 8  UPDATE job SET state = 'running', owner = 'x'
                  WHERE id = 1
     "#]]
-    .assert_eq(&Lanes::new(&events, 40).render());
+    .assert_eq(&shown(&Lanes::new(&Frame::all(&events), 40)));
 }
 
 #[test]
@@ -201,10 +210,12 @@ fn arguments_messages_and_notes() {
     );
     first.step = None;
     let events = vec![first];
-    let mut lanes = Lanes::new(&events, 60);
+    let frames = Frame::all(&events);
+    let mut lanes = Lanes::new(&frames, 60);
     lanes.verbose = true;
     lanes.notes.insert(0, "live: 1 affected".to_owned());
     expect![[r#"
+        lanes:
               worker-1
            1  INSERT INTO job VALUES ($1, $2)
               → error 23505: duplicate key value violates unique co…
@@ -213,16 +224,16 @@ fn arguments_messages_and_notes() {
              1  INSERT INTO job VALUES ($1, $2)
                 arguments: 1, NULL
 
-             1  23505: duplicate key value violates unique constraint "job_pkey"
-                Key (id)=(1) already exists.
+             1  → error 23505: duplicate key value violates unique constraint "job_pkey"
     "#]]
-    .assert_eq(&lanes.render());
+    .assert_eq(&shown(&lanes));
 }
 
 #[test]
 fn colour_changes_no_column() {
     let events = race();
-    let mut lanes = Lanes::new(&events, 80);
+    let frames = Frame::all(&events);
+    let mut lanes = Lanes::new(&frames, 80);
     lanes.matters = &[3, 6];
     let plain = lanes.render();
     lanes.palette = Palette::coloured();
