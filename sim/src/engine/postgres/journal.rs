@@ -93,6 +93,11 @@ impl Run {
         }
     }
 
+    /// What was recorded so far.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
     /// Before the statement is run again.
     pub fn rewind(&mut self) {
         self.cursor = 0;

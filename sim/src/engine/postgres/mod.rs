@@ -3,7 +3,12 @@
 //! The lower half, [`Store`], keeps rows, transactions and locks; see `README.md` beside this file
 //! for its rules. The upper half runs statements on it.
 
+mod access;
 mod catalog;
+mod control;
+mod database;
+mod errors;
+mod exec;
 mod heap;
 mod index;
 mod journal;
@@ -12,13 +17,17 @@ mod object;
 mod order;
 mod row_lock;
 mod session;
+mod settings;
 mod snapshot;
+mod statement;
 mod store;
+mod transaction;
 mod version;
 mod write;
 mod xact;
 
 pub use self::catalog::Catalog;
+pub use self::database::Postgres;
 pub use self::heap::{Heap, Items};
 pub use self::index::{Index, IndexEntry, IndexShape, Key as IndexKeyValues};
 pub use self::journal::{Entry, Run, Stop, Suspended};
@@ -29,6 +38,7 @@ pub use self::row_lock::{LockOutcome, RowLock};
 pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;
 pub use self::store::Store;
+use self::transaction::pid;
 pub use self::version::{Birth, Holder, Version, VersionId};
 pub use self::write::{UniqueCheck, WriteOutcome};
 pub use self::xact::{Level, Owner, Xact};

@@ -1,0 +1,556 @@
+//! The simulated server as the explorer sees it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rowlock_model::schedule::SessionId;
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
+use rustc_hash::FxHashMap;
+
+use super::session::{Block, Flight, SessionState, Waiting};
+use super::settings::{SettingStack, Settings};
+use super::statement::{Attempt, Halt, Parsed};
+use super::{Store, errors};
+use crate::database::{
+    Answer, Database, Footprint, Internal, Mark, Progress, Request, StatementId, Wait,
+};
+use crate::plan::types::Type;
+use crate::sql;
+
+/// What a text was parsed to: its statements, or the syntax error.
+type Script = Result<Rc<[Rc<Parsed>]>, DbError>;
+
+/// A simulated PostgreSQL server with one database.
+#[derive(Debug)]
+pub struct Postgres {
+    pub(super) store: Store,
+    /// Prepared texts; they are no part of the state.
+    prepared: Vec<Script>,
+    ids: FxHashMap<Arc<str>, StatementId>,
+    scripts: FxHashMap<Arc<str>, Script>,
+}
+
+/// Where the clock of a new server stands: 2030-01-01 00:00:00 UTC.
+const START_MICROS: i64 = 1_893_456_000_000_000;
+
+impl Default for Postgres {
+    fn default() -> Postgres {
+        Postgres::new(START_MICROS)
+    }
+}
+
+/// A request being carried out.
+struct Work {
+    request: Request,
+    replies: Vec<Reply>,
+    attempt: Attempt,
+}
+
+impl Postgres {
+    /// An empty database on a server whose clock shows `now_micros`.
+    pub fn new(now_micros: i64) -> Postgres {
+        Postgres {
+            store: Store::new(now_micros),
+            prepared: Vec::new(),
+            ids: FxHashMap::default(),
+            scripts: FxHashMap::default(),
+        }
+    }
+
+    /// The statements of a text, parsed once.
+    pub(super) fn script(&mut self, text: &str) -> Script {
+        if let Some(script) = self.scripts.get(text) {
+            return script.clone();
+        }
+        let script = parse(text);
+        self.scripts.insert(text.into(), script.clone());
+        script
+    }
+
+    fn work(&mut self, session: SessionId, mut work: Work) -> Progress {
+        let result = self.run_request(session, &mut work);
+        let progress = match result {
+            Ok(answer) => Progress::Done(answer),
+            Err(waiting) => {
+                let since_micros = self.store.now_micros();
+                self.store.snapshot_persists();
+                self.store.session_mut(session).flight = Some(Rc::new(Flight {
+                    request: work.request,
+                    replies: work.replies,
+                    run: work.attempt.run,
+                    waiting,
+                    since_micros,
+                    start_micros: work.attempt.start_micros,
+                    stamp: work.attempt.stamp,
+                }));
+                return Progress::Waits;
+            }
+        };
+        self.rest(session);
+        progress
+    }
+
+    /// A request has ended: the session is idle from now on.
+    fn rest(&mut self, session: SessionId) {
+        let settings = self.store.session(session).settings.get();
+        if settings.idle_session_timeout_ms != 0
+            || settings.idle_in_transaction_session_timeout_ms != 0
+        {
+            let now = self.store.now_micros();
+            self.store.session_mut(session).idle_since_micros = now;
+        }
+    }
+
+    fn run_request(&mut self, session: SessionId, work: &mut Work) -> Result<Answer, Waiting> {
+        match work.request.clone() {
+            Request::Exec(id, args) => self.run_exec(session, id, &args, work),
+            Request::Batch(text) => self.run_batch(session, &text, work),
+        }
+    }
+
+    fn run_exec(
+        &mut self,
+        session: SessionId,
+        id: StatementId,
+        args: &[Value],
+        work: &mut Work,
+    ) -> Result<Answer, Waiting> {
+        let result = match self.prepared[id.0 as usize].clone() {
+            Err(error) => Err(error),
+            Ok(statements) => match &statements[..] {
+                [] => return Ok(Answer::Exec(Ok(Reply::tag("")))),
+                [statement] => {
+                    match self.statement(session, statement, args, &mut work.attempt, true) {
+                        Ok(reply) => Ok(reply),
+                        Err(Halt::Wait(waiting)) => return Err(waiting),
+                        Err(Halt::Error(error)) => Err(*error),
+                    }
+                }
+                _ => Err(DbError::postgres(
+                    "42601",
+                    "cannot insert multiple commands into a prepared statement",
+                )),
+            },
+        };
+        Ok(Answer::Exec(self.settled(session, result)))
+    }
+
+    /// After a statement: an error undoes what it must.
+    fn settled(
+        &mut self,
+        session: SessionId,
+        result: Result<Reply, DbError>,
+    ) -> Result<Reply, DbError> {
+        if let Err(error) = &result {
+            if error.code == errors::terminated().code {
+                // The session has terminated itself.
+                self.store.end(session, error.clone());
+                return result;
+            }
+            self.store.fail_block(session);
+        }
+        if self.store.session(session).transaction.is_some() {
+            self.store.end_statement(session);
+        }
+        result
+    }
+
+    fn run_batch(
+        &mut self,
+        session: SessionId,
+        text: &str,
+        work: &mut Work,
+    ) -> Result<Answer, Waiting> {
+        let statements = match self.script(text) {
+            Ok(statements) => statements,
+            Err(error) => {
+                self.store.fail_block(session);
+                return Ok(self.batch(session, Vec::new(), Some(error)));
+            }
+        };
+        let count = statements.len();
+        while work.replies.len() < count {
+            let at = work.replies.len();
+            let last = at + 1 == count;
+            if count > 1 && work.attempt.fresh && self.store.session(session).block == Block::Idle {
+                self.store.session_mut(session).block = Block::Implicit;
+            }
+            let result = self.statement(session, &statements[at], &[], &mut work.attempt, last);
+            let result = match result {
+                Ok(reply) => Ok(reply),
+                Err(Halt::Wait(waiting)) => return Err(waiting),
+                Err(Halt::Error(error)) => Err(*error),
+            };
+            match self.settled(session, result) {
+                Ok(reply) => work.replies.push(reply),
+                Err(error) => {
+                    let replies = std::mem::take(&mut work.replies);
+                    if self.store.session(session).gone.is_some() {
+                        return Ok(Answer::Batch(Err(error)));
+                    }
+                    self.leave_implicit(session);
+                    return Ok(self.batch(session, replies, Some(error)));
+                }
+            }
+            let now = self.store.now_micros();
+            work.attempt = Attempt::first(session, now);
+        }
+        self.leave_implicit(session);
+        let replies = std::mem::take(&mut work.replies);
+        Ok(self.batch(session, replies, None))
+    }
+
+    /// The end of a message ends an implicit block that has no transaction.
+    fn leave_implicit(&mut self, session: SessionId) {
+        if self.store.session(session).block == Block::Implicit {
+            self.store.session_mut(session).block = Block::Idle;
+        }
+    }
+
+    fn batch(&self, session: SessionId, replies: Vec<Reply>, error: Option<DbError>) -> Answer {
+        Answer::Batch(Ok(Batch {
+            replies,
+            error,
+            status: self.store.session(session).status(),
+        }))
+    }
+
+    /// The answer to a request that ends with an error while it waits.
+    fn answer_error(&mut self, session: SessionId, error: DbError, fatal: bool) -> Answer {
+        let flight = self.store.session(session).flight.clone();
+        if fatal {
+            self.store.end(session, error.clone());
+        } else {
+            self.store.abandon(session);
+        }
+        self.rest(session);
+        match flight.as_deref() {
+            Some(Flight {
+                request: Request::Batch(_),
+                replies,
+                ..
+            }) if !fatal => self.batch(session, replies.clone(), Some(error)),
+            Some(Flight {
+                request: Request::Batch(_),
+                ..
+            }) => Answer::Batch(Err(error)),
+            _ => Answer::Exec(Err(error)),
+        }
+    }
+
+    fn resume(&mut self, session: SessionId) -> Progress {
+        let Some(flight) = self.store.session_mut(session).flight.take() else {
+            panic!("session {} has nothing to resume", session.0)
+        };
+        let flight = Rc::unwrap_or_clone(flight);
+        if let Waiting::Nothing(answer) = flight.waiting {
+            self.rest(session);
+            return Progress::Done(*answer);
+        }
+        let mut run = flight.run;
+        run.rewind();
+        let work = Work {
+            request: flight.request,
+            replies: flight.replies,
+            attempt: Attempt {
+                run,
+                fresh: false,
+                slept: matches!(flight.waiting, Waiting::Sleep(_)),
+                start_micros: flight.start_micros,
+                stamp: flight.stamp,
+            },
+        };
+        self.work(session, work)
+    }
+
+    /// The timers of a session: when each is due, and the error that it raises.
+    fn timers(&self, session: SessionId) -> Vec<(i64, DbError, bool)> {
+        let state = self.store.session(session);
+        let settings = state.settings.get();
+        let mut timers = Vec::new();
+        if state.gone.is_some() {
+            return timers;
+        }
+        let due = |since: i64, ms: i64| since + ms * 1_000;
+        if let Some(flight) = &state.flight {
+            if matches!(flight.waiting, Waiting::Nothing(_)) {
+                return timers;
+            }
+            let waits = matches!(flight.waiting, Waiting::Lock) && !self.store.is_granted(session);
+            if settings.lock_timeout_ms > 0 && waits {
+                let at = due(flight.since_micros, settings.lock_timeout_ms);
+                timers.push((at, errors::lock_timeout(), false));
+            }
+            if settings.statement_timeout_ms > 0 {
+                let at = due(flight.start_micros, settings.statement_timeout_ms);
+                timers.push((at, errors::statement_timeout(), false));
+            }
+        } else if state.block == Block::Idle {
+            if settings.idle_session_timeout_ms > 0 {
+                let at = due(state.idle_since_micros, settings.idle_session_timeout_ms);
+                timers.push((at, errors::idle_session_timeout(), true));
+            }
+        } else if settings.idle_in_transaction_session_timeout_ms > 0 {
+            let ms = settings.idle_in_transaction_session_timeout_ms;
+            let at = due(state.idle_since_micros, ms);
+            timers.push((at, errors::idle_in_transaction_timeout(), true));
+        }
+        timers
+    }
+
+    fn expire(&mut self, session: SessionId) -> Progress {
+        let now = self.now_micros();
+        let timers = self.timers(session);
+        // The earliest names the error; at the same time, the lock's.
+        let due = timers.into_iter().filter(|(at, ..)| *at <= now);
+        let Some((_, error, fatal)) = due.min_by_key(|(at, ..)| *at) else {
+            panic!("no timer of session {} is due", session.0)
+        };
+        Progress::Done(self.answer_error(session, error, fatal))
+    }
+
+    fn sessions(&self) -> impl Iterator<Item = SessionId> + use<> {
+        (0..self.store.session_count()).map(SessionId)
+    }
+
+    /// The name of a relation, for messages.
+    pub(super) fn relation_name(&self, rel: super::RelId) -> String {
+        let (schema, _) = self.store.catalog_unrecorded().view(None);
+        schema
+            .name(rel)
+            .map_or_else(|| format!("relation {}", rel.0), |name| name.to_string())
+    }
+
+    fn deadlock_error(&self, session: SessionId) -> DbError {
+        let Some(deadlock) = self.store.deadlock(session) else {
+            panic!("session {} is in no deadlock", session.0)
+        };
+        let cycle = &deadlock.cycle;
+        let lines: Vec<String> = cycle
+            .iter()
+            .enumerate()
+            .map(|(i, (waiter, tag, mode))| {
+                let (blocker, ..) = cycle[(i + 1) % cycle.len()];
+                format!(
+                    "Process {} waits for {} on {}; blocked by process {}.",
+                    super::pid(*waiter),
+                    super::exec::mode_name(*mode),
+                    self.store.describe(*tag, |rel| self.relation_name(rel)),
+                    super::pid(blocker),
+                )
+            })
+            .collect();
+        errors::deadlock_detected(lines.join("\n"))
+    }
+}
+
+fn parse(text: &str) -> Script {
+    let statements = sql::parse(text, Dialect::Postgres)?;
+    Ok(statements
+        .into_iter()
+        .map(|s| Rc::new(Parsed::new(s)))
+        .collect())
+}
+
+impl Database for Postgres {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    fn connect(&mut self, isolation: Option<Isolation>) -> SessionId {
+        let settings = Settings::new(isolation.unwrap_or(Isolation::ReadCommitted));
+        let now = self.now_micros();
+        self.store
+            .open_session(SessionState::new(SettingStack::new(settings), now))
+    }
+
+    fn prepare(&mut self, sql: &str) -> StatementId {
+        if let Some(id) = self.ids.get(sql) {
+            return *id;
+        }
+        let id = StatementId(u32::try_from(self.prepared.len()).expect("fewer than 2^32 texts"));
+        self.prepared.push(parse(sql));
+        self.ids.insert(sql.into(), id);
+        id
+    }
+
+    fn submit(&mut self, session: SessionId, request: &Request) -> Progress {
+        assert!(
+            !self.is_busy(session),
+            "session {} is given a request while it has one",
+            session.0
+        );
+        if let Some(error) = &self.store.session(session).gone {
+            let error = DbError::clone(error);
+            return Progress::Done(match request {
+                Request::Exec(..) => Answer::Exec(Err(error)),
+                Request::Batch(_) => Answer::Batch(Err(error)),
+            });
+        }
+        let now = self.now_micros();
+        let work = Work {
+            request: request.clone(),
+            replies: Vec::new(),
+            attempt: Attempt::first(session, now),
+        };
+        self.work(session, work)
+    }
+
+    fn internal(&mut self, event: Internal) -> Progress {
+        match event {
+            Internal::Resume(session) => self.resume(session),
+            Internal::Deadlock(session) => {
+                let error = self.deadlock_error(session);
+                Progress::Done(self.answer_error(session, error, false))
+            }
+            Internal::Expire(session) => self.expire(session),
+        }
+    }
+
+    fn pending(&self, out: &mut Vec<Internal>) {
+        let now = self.now_micros();
+        let mut deadlocks = Vec::new();
+        let mut expired = Vec::new();
+        for session in self.sessions() {
+            let state = self.store.session(session);
+            if state.gone.is_some() && state.flight.is_none() {
+                continue;
+            }
+            if let Some(flight) = &state.flight {
+                let ready = match &flight.waiting {
+                    Waiting::Lock => self.store.is_granted(session),
+                    Waiting::Sleep(until) => *until <= now,
+                    Waiting::Nothing(_) => true,
+                };
+                if ready {
+                    out.push(Internal::Resume(session));
+                } else if matches!(flight.waiting, Waiting::Lock)
+                    && self.store.deadlock(session).is_some()
+                {
+                    deadlocks.push(Internal::Deadlock(session));
+                }
+            }
+            if state.has_timeouts() && self.timers(session).iter().any(|(at, ..)| *at <= now) {
+                expired.push(Internal::Expire(session));
+            }
+        }
+        out.append(&mut deadlocks);
+        out.append(&mut expired);
+    }
+
+    fn terminate(&mut self, session: SessionId) {
+        self.store.end(session, errors::terminated());
+    }
+
+    fn is_busy(&self, session: SessionId) -> bool {
+        self.store.session(session).flight.is_some()
+    }
+
+    fn is_gone(&self, session: SessionId) -> bool {
+        let state = self.store.session(session);
+        state.gone.is_some() && state.flight.is_none()
+    }
+
+    fn waits(&self) -> Vec<Wait> {
+        let mut waits = self.store.waits_named(|rel| self.relation_name(rel));
+        for session in self.sessions() {
+            let state = self.store.session(session);
+            if let Some(flight) = &state.flight
+                && let Waiting::Sleep(until) = &flight.waiting
+            {
+                waits.push(Wait {
+                    session,
+                    blockers: Vec::new(),
+                    object: "pg_sleep".to_owned(),
+                    granted: *until <= self.now_micros(),
+                });
+            }
+        }
+        waits.sort_by_key(|w| w.session);
+        waits
+    }
+
+    fn now_micros(&self) -> i64 {
+        self.store.clock()
+    }
+
+    fn set_now_micros(&mut self, now_micros: i64) {
+        self.store.set_now_micros(now_micros);
+    }
+
+    fn deadlines(&self, out: &mut Vec<i64>) {
+        let now = self.now_micros();
+        for session in self.sessions() {
+            let state = self.store.session(session);
+            if let Some(flight) = &state.flight
+                && let Waiting::Sleep(until) = flight.waiting
+                && until > now
+            {
+                out.push(until);
+            }
+            if state.has_timeouts() {
+                let timers = self.timers(session);
+                out.extend(timers.iter().map(|(at, ..)| *at).filter(|at| *at > now));
+            }
+        }
+        let (schema, _) = self.store.catalog_unrecorded().view(None);
+        for table in schema.tables.values() {
+            let timed = |ty: Type| matches!(ty, Type::Timestamp | Type::TimestampTz);
+            let columns: Vec<usize> = (0..table.columns.len())
+                .filter(|c| timed(table.columns[*c].declared.ty))
+                .collect();
+            if columns.is_empty() {
+                continue;
+            }
+            for row in self.store.rows_unrecorded(table.id) {
+                for column in &columns {
+                    if let Some(Value::Timestamp(at) | Value::TimestampTz(at)) = row.get(*column)
+                        && *at > now
+                    {
+                        out.push(*at);
+                    }
+                }
+            }
+        }
+    }
+
+    fn query(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError> {
+        // A session of its own that leaves no trace.
+        let mark = self.mark();
+        let session = self.connect(None);
+        let progress = self.submit(session, &Request::Exec(query, args.into()));
+        self.undo_to(mark);
+        match progress {
+            Progress::Done(Answer::Exec(result)) => Ok(result?.rows.to_vec()),
+            Progress::Done(Answer::Batch(_)) => unreachable!("a statement was sent"),
+            Progress::Waits => Err(DbError::unsupported(
+                "a property's query that waits for a lock",
+                None,
+            )),
+        }
+    }
+
+    fn committed_version(&self) -> u64 {
+        self.store.committed_version()
+    }
+
+    fn mark(&self) -> Mark {
+        self.store.mark()
+    }
+
+    fn undo_to(&mut self, mark: Mark) {
+        self.store.undo_to(mark);
+    }
+
+    fn fingerprint(&mut self) -> u128 {
+        self.store.fingerprint()
+    }
+
+    fn begin_footprint(&mut self) {
+        self.store.begin_footprint();
+    }
+
+    fn footprint(&self) -> Footprint {
+        self.store.footprint()
+    }
+}

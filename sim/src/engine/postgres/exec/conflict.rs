@@ -1,0 +1,164 @@
+//! `INSERT ... ON CONFLICT`.
+//!
+//! The arbiter indexes are probed first, without storing anything. A free key leads to a speculative
+//! insertion, which is taken back if somebody was faster; a taken one to the row that has it, in its
+//! newest version: `DO UPDATE` in READ COMMITTED acts on a row that its snapshot cannot see. There is
+//! no recheck: if the row is gone or changed once it could be locked, everything starts over.
+
+use rowlock_model::Row;
+
+use super::bound::{Around, Bound};
+use super::foreign_key::Event;
+use super::write::{Replaced, set_strength};
+use super::{Exec, Stop};
+use crate::engine::postgres::{Birth, LockOutcome, UniqueCheck, VersionId, WaitPolicy, errors};
+use crate::plan::catalog::Table;
+use crate::plan::expr;
+use crate::plan::write::{ConflictAction, OnConflict};
+
+impl Exec<'_> {
+    /// Inserts a row or does what the conflict clause says. Returns the version that was written.
+    pub(super) fn insert_or(
+        &mut self,
+        table: &Table,
+        conflict: &OnConflict,
+        row: &Row,
+        around: Around<'_>,
+    ) -> Result<Option<VersionId>, Stop> {
+        let arbiters: Vec<usize> = if conflict.arbiters.is_empty() {
+            (0..table.indexes.len())
+                .filter(|i| table.indexes[*i].unique)
+                .collect()
+        } else {
+            conflict.arbiters.clone()
+        };
+        loop {
+            match self.holder_of_key(table, &arbiters, row, around)? {
+                None => {
+                    if let Some(version) = self.speculate(table, &arbiters, row, around)? {
+                        return Ok(Some(version));
+                    }
+                }
+                Some(existing) => match &conflict.action {
+                    ConflictAction::Nothing => {
+                        self.must_see(existing)?;
+                        return Ok(None);
+                    }
+                    ConflictAction::Update { set, filter } => {
+                        if !self.lock_existing(table, set, existing)? {
+                            continue;
+                        }
+                        self.must_see(existing)?;
+                        let bound = [self.bind(existing), Bound::computed(Row::clone(row))];
+                        if let Some(filter) = filter {
+                            let passes =
+                                around.with(&bound, |scope| expr::test(filter, scope, self))?;
+                            if passes != Some(true) {
+                                return Ok(None);
+                            }
+                        }
+                        let old = self.store.row(existing).to_vec();
+                        let new = self.assigned(set, old, &bound, around)?;
+                        let new = self.finish_row(table, new, around)?;
+                        return match self.replace(table, set, existing, new, around)? {
+                            Replaced::Done(version) => Ok(Some(version)),
+                            Replaced::Skip => Ok(None),
+                            Replaced::Newer(_) => continue,
+                        };
+                    }
+                },
+            }
+        }
+    }
+
+    /// The live row that has the key of `row` in one of the indexes, if there is one. Waits for
+    /// transactions that decide it.
+    fn holder_of_key(
+        &mut self,
+        table: &Table,
+        arbiters: &[usize],
+        row: &Row,
+        around: Around<'_>,
+    ) -> Result<Option<VersionId>, Stop> {
+        for &arbiter in arbiters {
+            let index = &table.indexes[arbiter];
+            let Some(key) = self.index_key(index, row, around)? else {
+                continue;
+            };
+            let check = self.store.probe_unique(&mut self.run, index.id, &key)?;
+            if let UniqueCheck::Conflict(existing) = check {
+                return Ok(Some(existing));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Stores the row; `None` if another one took an arbiter's key meanwhile.
+    fn speculate(
+        &mut self,
+        table: &Table,
+        arbiters: &[usize],
+        row: &Row,
+        around: Around<'_>,
+    ) -> Result<Option<VersionId>, Stop> {
+        let version =
+            self.store
+                .insert(&mut self.run, table.id, Row::clone(row), self.snapshot.cid);
+        if self
+            .index_row(table, row, version, arbiters, around)?
+            .is_some()
+        {
+            self.store.retract(&mut self.run, version);
+            return Ok(None);
+        }
+        self.queue(table, Event::Insert(Row::clone(row)), version);
+        Ok(Some(version))
+    }
+
+    /// Locks the row that has the key; `false` if it changed meanwhile.
+    fn lock_existing(
+        &mut self,
+        table: &Table,
+        set: &[crate::plan::write::Assignment],
+        existing: VersionId,
+    ) -> Result<bool, Stop> {
+        let outcome = self.store.lock_row(
+            &mut self.run,
+            &self.snapshot,
+            existing,
+            set_strength(table, set),
+            WaitPolicy::Block,
+            false,
+        )?;
+        match outcome {
+            LockOutcome::Locked => Ok(true),
+            LockOutcome::Invisible | LockOutcome::SelfModified(_) => {
+                Err(errors::upsert_twice().into())
+            }
+            LockOutcome::Updated | LockOutcome::LockedNewer(_) if self.keeps_snapshot() => {
+                Err(errors::concurrent_update().into())
+            }
+            LockOutcome::Deleted if self.keeps_snapshot() => {
+                Err(errors::concurrent_delete().into())
+            }
+            LockOutcome::Updated | LockOutcome::LockedNewer(_) | LockOutcome::Deleted => Ok(false),
+            LockOutcome::WouldBlock => unreachable!("a lock that waits does not give up"),
+        }
+    }
+
+    /// REPEATABLE READ: a row that decides the outcome must be in the snapshot, or be the
+    /// transaction's own.
+    fn must_see(&mut self, existing: VersionId) -> Result<(), Stop> {
+        if !self.keeps_snapshot() || self.store.visible(self.session, &self.snapshot, existing) {
+            return Ok(());
+        }
+        let own = match self.store.version(existing).birth {
+            Birth::Running { owner, .. } => owner.session == self.session,
+            _ => false,
+        };
+        if own {
+            return Ok(());
+        }
+        Err(errors::concurrent_update().into())
+    }
+}

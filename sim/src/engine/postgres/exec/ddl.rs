@@ -1,0 +1,678 @@
+//! Changes of the schema.
+//!
+//! All locks are taken before (they are in the plan), so nothing here waits, and everything is done
+//! exactly once. Entries of the catalogue are replaced whole; see [`super::super::catalog`].
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rowlock_model::{DbError, Row, Value};
+
+use super::bound::{Around, Bound};
+use super::constraint::{output_text, shown_key};
+use super::run::Done;
+use super::{Exec, Stop};
+use crate::engine::postgres::catalog::Edit;
+use crate::engine::postgres::{IndexShape, RelId, VersionId, compare_values, errors};
+use crate::plan::catalog::{Check, Column, EnumType, ForeignKey, Index, Sequence, Table};
+use crate::plan::ddl::{AlterTable, Ddl, NewForeignKey};
+use crate::plan::expr;
+use crate::plan::query::Query;
+use crate::plan::types::EnumId;
+
+/// Outside any row.
+const NOWHERE: Around<'static> = Around {
+    params: &[],
+    outer: None,
+};
+
+impl Exec<'_> {
+    /// Carries a change of the schema out.
+    pub(super) fn ddl(&mut self, ddl: &Ddl) -> Result<Done, Stop> {
+        match ddl {
+            Ddl::CreateTable {
+                table,
+                foreign_keys,
+                sequences,
+                if_not_exists,
+                fill,
+            } => {
+                if self.exists_already(&table.name, *if_not_exists)? {
+                    return Ok(Done::default());
+                }
+                return self.create_table(table, foreign_keys, sequences, fill.as_deref());
+            }
+            Ddl::CreateIndex {
+                table,
+                index,
+                if_not_exists,
+                ..
+            } => {
+                if !self.exists_already(&index.name, *if_not_exists)? {
+                    let mut table = Table::clone(&self.table(table.id));
+                    self.add_index(&mut table, index)?;
+                    self.edit(Edit::Table(Arc::new(table)));
+                }
+            }
+            Ddl::CreateSequence {
+                sequence,
+                if_not_exists,
+            } => {
+                if !self.exists_already(&sequence.name, *if_not_exists)? {
+                    self.create_sequence(sequence, sequence.owner);
+                }
+            }
+            Ddl::CreateEnum(labels) => {
+                let id = self.new_id();
+                self.edit(Edit::Enum(Arc::new(EnumType {
+                    id: EnumId(id.0),
+                    ..EnumType::clone(labels)
+                })));
+            }
+            Ddl::AlterTable { table, actions } => {
+                for action in actions {
+                    let table = Table::clone(&self.table(table.id));
+                    self.alter(table, action)?;
+                }
+            }
+            Ddl::DropTables {
+                tables,
+                missing,
+                cascade,
+            } => {
+                for name in missing {
+                    self.notice(
+                        "NOTICE",
+                        format!("table \"{name}\" does not exist, skipping"),
+                    );
+                }
+                self.drop_tables(tables, *cascade)?;
+            }
+            Ddl::DropIndexes {
+                indexes, missing, ..
+            } => {
+                for name in missing {
+                    self.notice(
+                        "NOTICE",
+                        format!("index \"{name}\" does not exist, skipping"),
+                    );
+                }
+                for (table, name) in indexes {
+                    let mut table = Table::clone(&self.table(table.id));
+                    self.drop_index(&mut table, name)?;
+                    self.edit(Edit::Table(Arc::new(table)));
+                }
+            }
+            Ddl::DropSequences { sequences, missing } => {
+                for name in missing {
+                    self.notice(
+                        "NOTICE",
+                        format!("sequence \"{name}\" does not exist, skipping"),
+                    );
+                }
+                for sequence in sequences {
+                    self.edit(Edit::Drop(sequence.id));
+                }
+            }
+            Ddl::DropEnums { enums, missing } => {
+                for name in missing {
+                    self.notice(
+                        "NOTICE",
+                        format!("type \"{name}\" does not exist, skipping"),
+                    );
+                }
+                for labels in enums {
+                    self.edit(Edit::DropEnum(labels.id));
+                }
+            }
+            Ddl::Truncate {
+                tables,
+                restart_identity,
+                cascade,
+            } => self.truncate(tables, *restart_identity, *cascade)?,
+        }
+        Ok(Done::default())
+    }
+
+    fn new_id(&mut self) -> RelId {
+        self.store.catalog_mut().new_id()
+    }
+
+    /// Makes an edit, and sees it.
+    fn edit(&mut self, edit: Edit) {
+        let levels = self.store.xact(self.session).levels.len();
+        let level = levels.saturating_sub(1) as u8;
+        let catalog = self.store.catalog_mut();
+        catalog.edit(self.session, level, edit);
+        self.schema = Rc::clone(catalog.view(Some(self.session)).0);
+    }
+
+    /// 42P07, or the notice of `IF NOT EXISTS`.
+    fn exists_already(&mut self, name: &str, lenient: bool) -> Result<bool, Stop> {
+        if self.schema.id(name).is_none() {
+            return Ok(false);
+        }
+        if !lenient {
+            return Err(errors::duplicate_table(name).into());
+        }
+        self.notice(
+            "NOTICE",
+            format!("relation \"{name}\" already exists, skipping"),
+        );
+        Ok(true)
+    }
+
+    fn create_sequence(&mut self, sequence: &Sequence, owner: Option<(RelId, usize)>) -> RelId {
+        let id = self.new_id();
+        self.store.create_sequence(id, sequence.start, false);
+        self.edit(Edit::Sequence(Arc::new(Sequence {
+            id,
+            owner,
+            ..Sequence::clone(sequence)
+        })));
+        id
+    }
+
+    fn create_table(
+        &mut self,
+        new: &Table,
+        foreign_keys: &[NewForeignKey],
+        sequences: &[Sequence],
+        fill: Option<&Query>,
+    ) -> Result<Done, Stop> {
+        let rows = match fill {
+            Some(query) => self.all_rows(query, NOWHERE)?,
+            None => Vec::new(),
+        };
+        let mut table = Table::clone(new);
+        table.id = self.new_id();
+        for sequence in sequences {
+            let owner = sequence.owner.map(|(_, column)| (table.id, column));
+            self.create_sequence(sequence, owner);
+        }
+        self.store.create_heap(self.session, table.id);
+        for index in &mut table.indexes {
+            index.id = self.store.catalog_mut().new_id();
+            self.store
+                .create_index(self.session, shape(table.id, index));
+        }
+        for key in foreign_keys {
+            let key = resolved(&table, key);
+            table.foreign_keys.push(key);
+        }
+        let table = Arc::new(table);
+        self.edit(Edit::Table(Arc::clone(&table)));
+        let affected = rows.len() as u64;
+        for row in rows {
+            let row = self.finish_row(&table, row.to_vec(), NOWHERE)?;
+            self.store_row(&table, &row, NOWHERE)?;
+        }
+        Ok(Done {
+            rows: Vec::new(),
+            affected,
+        })
+    }
+
+    /// Builds an index over the rows that there are, and adds it to `table`.
+    fn add_index(&mut self, table: &mut Table, new: &Index) -> Result<(), Stop> {
+        let mut index = new.clone();
+        index.id = self.new_id();
+        if index.primary {
+            for column in index.keys.iter().filter_map(|k| k.column) {
+                self.forbid_nulls(table, column)?;
+            }
+        }
+        self.store
+            .create_index(self.session, shape(table.id, &index));
+        let mut live: Vec<Vec<Value>> = Vec::new();
+        let items = self.store.scan(table.id);
+        for &version in items.iter() {
+            let row = Row::clone(self.store.row(version));
+            let Some(key) = self.index_key(&index, &row, NOWHERE)? else {
+                continue;
+            };
+            if index.unique
+                && self.store.live(Some(self.session), version)
+                && !key.iter().any(Value::is_null)
+            {
+                live.push(key.to_vec());
+            }
+            self.store.index_build(index.id, key, version);
+        }
+        live.sort_by(|a, b| super::order::Group(a.clone()).cmp(&super::order::Group(b.clone())));
+        let twice = live.windows(2).find(|w| {
+            w[0].iter()
+                .zip(&w[1])
+                .all(|(a, b)| compare_values(a, b).is_eq())
+        });
+        if let Some(twice) = twice {
+            let (columns, values) = shown_key(table, &index, &twice[0]);
+            return Err(errors::unique_build(&index.name, &columns, &values).into());
+        }
+        table.indexes.push(index);
+        Ok(())
+    }
+
+    fn drop_index(&mut self, table: &mut Table, name: &str) -> Result<(), Stop> {
+        let Some(at) = table.indexes.iter().position(|i| &*i.name == name) else {
+            return Ok(());
+        };
+        let index = table.indexes.remove(at);
+        self.store.drop_relation(self.session, index.id);
+        Ok(())
+    }
+
+    /// The rows of a table that are there now, newest versions.
+    fn live_rows(&mut self, table: RelId) -> Vec<(VersionId, Row)> {
+        let items = self.store.scan(table);
+        let mut rows = Vec::new();
+        for &version in items.iter() {
+            if self.store.live(Some(self.session), version) {
+                rows.push((version, Row::clone(self.store.row(version))));
+            }
+        }
+        rows
+    }
+
+    /// Makes a column `NOT NULL`.
+    fn forbid_nulls(&mut self, table: &mut Table, column: usize) -> Result<(), Stop> {
+        let name = Arc::clone(&table.columns[column].name);
+        let mut rows = self.live_rows(table.id).into_iter();
+        if rows.any(|(_, row)| row.get(column).is_none_or(Value::is_null)) {
+            return Err(DbError::postgres(
+                "23502",
+                format!(
+                    "column \"{name}\" of relation \"{}\" contains null values",
+                    table.name
+                ),
+            )
+            .into());
+        }
+        table.columns[column].not_null = true;
+        Ok(())
+    }
+
+    fn alter(&mut self, mut table: Table, action: &AlterTable) -> Result<(), Stop> {
+        match action {
+            AlterTable::AddColumn {
+                column,
+                sequence,
+                if_not_exists,
+            } => return self.add_column(table, column, sequence.as_ref(), *if_not_exists),
+            AlterTable::DropColumn { column, .. } => self.drop_column(&mut table, *column)?,
+            AlterTable::AddIndex(index) => {
+                self.exists_already(&index.name, false)?;
+                self.add_index(&mut table, index)?;
+            }
+            AlterTable::AddCheck(check) => self.add_check(&mut table, check)?,
+            AlterTable::AddForeignKey(key) => {
+                let key = resolved(&table, key);
+                self.check_existing(&table, &key)?;
+                table.foreign_keys.push(key);
+            }
+            AlterTable::DropConstraint { name, cascade } => {
+                self.drop_constraint(&mut table, name, *cascade)?;
+            }
+            AlterTable::SetDefault { column, default } => {
+                table.columns[*column].default = default.clone();
+            }
+            AlterTable::SetNotNull { column, not_null } => {
+                if *not_null {
+                    self.forbid_nulls(&mut table, *column)?;
+                } else {
+                    table.columns[*column].not_null = false;
+                }
+            }
+            AlterTable::RenameColumn { column, name } => {
+                table.columns[*column].name = Arc::clone(name);
+            }
+            AlterTable::RenameTable { name } => {
+                self.exists_already(name, false)?;
+                table.name = Arc::clone(name);
+            }
+        }
+        self.edit(Edit::Table(Arc::new(table)));
+        Ok(())
+    }
+
+    fn add_column(
+        &mut self,
+        mut table: Table,
+        column: &Column,
+        sequence: Option<&Sequence>,
+        if_not_exists: bool,
+    ) -> Result<(), Stop> {
+        if table.column(&column.name).is_some() {
+            if !if_not_exists {
+                return Err(DbError::postgres(
+                    "42701",
+                    format!(
+                        "column \"{}\" of relation \"{}\" already exists",
+                        column.name, table.name
+                    ),
+                )
+                .into());
+            }
+            self.notice(
+                "NOTICE",
+                format!(
+                    "column \"{}\" of relation \"{}\" already exists, skipping",
+                    column.name, table.name
+                ),
+            );
+            return Ok(());
+        }
+        let at = table.columns.len();
+        if let Some(sequence) = sequence {
+            self.create_sequence(sequence, Some((table.id, at)));
+        }
+        table.columns.push(column.clone());
+        let table = Arc::new(table);
+        self.edit(Edit::Table(Arc::clone(&table)));
+        // One value for each version that there is, in physical order.
+        let items = self.store.scan(table.id);
+        let mut values = Vec::with_capacity(items.len());
+        for &version in items.iter() {
+            let row = Row::clone(self.store.row(version));
+            let value = match (&column.generated, &column.default) {
+                (Some(generated), _) => self.of_row(generated, &row, NOWHERE)?,
+                (None, Some(default)) => self.evaluate(default, &[], NOWHERE)?,
+                (None, None) => Value::Null,
+            };
+            if value.is_null() && column.not_null && self.store.live(Some(self.session), version) {
+                return Err(DbError::postgres(
+                    "23502",
+                    format!(
+                        "column \"{}\" of relation \"{}\" contains null values",
+                        column.name, table.name
+                    ),
+                )
+                .into());
+            }
+            values.push(value);
+        }
+        let mut values = values.into_iter();
+        self.store.rewrite(self.session, table.id, |row| {
+            let mut row = row.to_vec();
+            row.push(values.next().unwrap_or(Value::Null));
+            Some(row.into())
+        });
+        Ok(())
+    }
+
+    fn drop_column(&mut self, table: &mut Table, column: usize) -> Result<(), Stop> {
+        table.columns[column].dropped = true;
+        table.columns[column].not_null = false;
+        table.columns[column].default = None;
+        table.columns[column].name = format!("........pg.dropped.{}........", column + 1).into();
+        let gone: Vec<Arc<str>> = table
+            .indexes
+            .iter()
+            .filter(|i| i.keys.iter().any(|k| k.column == Some(column)))
+            .map(|i| Arc::clone(&i.name))
+            .collect();
+        for name in gone {
+            self.drop_index(table, &name)?;
+        }
+        table.foreign_keys.retain(|k| !k.columns.contains(&column));
+        Ok(())
+    }
+
+    fn add_check(&mut self, table: &mut Table, check: &Check) -> Result<(), Stop> {
+        for (_, row) in self.live_rows(table.id) {
+            let bound = [Bound::computed(row)];
+            let holds = NOWHERE.with(&bound, |scope| expr::test(&check.expr, scope, self))?;
+            if holds == Some(false) {
+                return Err(DbError::postgres(
+                    "23514",
+                    format!(
+                        "check constraint \"{}\" of relation \"{}\" is violated by some row",
+                        check.name, table.name
+                    ),
+                )
+                .with_constraint(Arc::clone(&check.name))
+                .into());
+            }
+        }
+        table.checks.push(check.clone());
+        table.checks.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(())
+    }
+
+    /// Every row that is there must have its parent.
+    fn check_existing(&mut self, table: &Table, key: &ForeignKey) -> Result<(), Stop> {
+        let parents = self.live_rows(key.parent);
+        for (_, row) in self.live_rows(table.id) {
+            let values: Vec<&Value> = key.columns.iter().map(|c| &row[*c]).collect();
+            if values.iter().any(|v| v.is_null()) {
+                continue;
+            }
+            let found = parents.iter().any(|(_, parent)| {
+                key.parent_columns
+                    .iter()
+                    .zip(&values)
+                    .all(|(c, v)| super::order::equal(&parent[*c], v))
+            });
+            if !found {
+                let columns: Vec<&str> = key
+                    .columns
+                    .iter()
+                    .map(|c| &*table.columns[*c].name)
+                    .collect();
+                let shown: Vec<String> = key
+                    .columns
+                    .iter()
+                    .map(|c| output_text(&row[*c], table.columns[*c].declared.ty))
+                    .collect();
+                let parent = self.table(key.parent);
+                return Err(errors::foreign_key_missing(
+                    &table.name,
+                    &key.name,
+                    &columns.join(", "),
+                    &shown.join(", "),
+                    &parent.name,
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_constraint(
+        &mut self,
+        table: &mut Table,
+        name: &Arc<str>,
+        cascade: bool,
+    ) -> Result<(), Stop> {
+        if let Some(at) = table.checks.iter().position(|c| c.name == *name) {
+            table.checks.remove(at);
+        } else if let Some(at) = table.foreign_keys.iter().position(|k| k.name == *name) {
+            table.foreign_keys.remove(at);
+        } else if let Some(index) = table
+            .indexes
+            .iter()
+            .find(|i| i.constraint && i.name == *name)
+        {
+            let id = index.id;
+            let users = self.users_of(table.id, |key| key.parent_index == id, &[]);
+            if !cascade && let Some((child, key)) = users.first() {
+                return Err(DbError::postgres(
+                    "2BP01",
+                    format!(
+                        "cannot drop constraint {name} on table {} because other objects depend on it",
+                        table.name
+                    ),
+                )
+                .with_detail(format!(
+                    "constraint {key} on table {} depends on index {name}",
+                    child.name
+                ))
+                .into());
+            }
+            self.drop_users(&users);
+            self.drop_index(table, name)?;
+        } else {
+            return Err(DbError::postgres(
+                "42704",
+                format!(
+                    "constraint \"{name}\" of relation \"{}\" does not exist",
+                    table.name
+                ),
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Foreign keys of other tables than `except` that refer to `parent`.
+    fn users_of(
+        &self,
+        parent: RelId,
+        which: impl Fn(&ForeignKey) -> bool,
+        except: &[RelId],
+    ) -> Vec<(Arc<Table>, Arc<str>)> {
+        self.schema
+            .references(parent)
+            .filter(|(child, key)| !except.contains(&child.id) && which(key))
+            .map(|(child, key)| (Arc::clone(child), Arc::clone(&key.name)))
+            .collect()
+    }
+
+    fn drop_users(&mut self, users: &[(Arc<Table>, Arc<str>)]) {
+        for (child, key) in users {
+            let mut child = Table::clone(&self.table(child.id));
+            child.foreign_keys.retain(|k| k.name != *key);
+            self.edit(Edit::Table(Arc::new(child)));
+        }
+    }
+
+    fn drop_tables(&mut self, tables: &[Arc<Table>], cascade: bool) -> Result<(), Stop> {
+        let ids: Vec<RelId> = tables.iter().map(|t| t.id).collect();
+        let mut users = Vec::new();
+        for table in tables {
+            let of_table = self.users_of(table.id, |_| true, &ids);
+            if !cascade && let Some((child, key)) = of_table.first() {
+                return Err(DbError::postgres(
+                    "2BP01",
+                    format!(
+                        "cannot drop table {} because other objects depend on it",
+                        table.name
+                    ),
+                )
+                .with_detail(format!(
+                    "constraint {key} on table {} depends on table {}",
+                    child.name, table.name
+                ))
+                .into());
+            }
+            users.extend(of_table);
+        }
+        match &users[..] {
+            [] => {}
+            [(child, key)] => self.notice(
+                "NOTICE",
+                format!("drop cascades to constraint {key} on table {}", child.name),
+            ),
+            many => self.notice(
+                "NOTICE",
+                format!("drop cascades to {} other objects", many.len()),
+            ),
+        }
+        self.drop_users(&users);
+        for table in tables {
+            let table = self.table(table.id);
+            for index in &table.indexes {
+                self.store.drop_relation(self.session, index.id);
+            }
+            self.store.drop_relation(self.session, table.id);
+            let owned: Vec<RelId> = self
+                .schema
+                .sequences
+                .values()
+                .filter(|s| s.owner.is_some_and(|(owner, _)| owner == table.id))
+                .map(|s| s.id)
+                .collect();
+            for sequence in owned {
+                self.edit(Edit::Drop(sequence));
+            }
+            self.edit(Edit::Drop(table.id));
+        }
+        Ok(())
+    }
+
+    fn truncate(
+        &mut self,
+        tables: &[Arc<Table>],
+        restart_identity: bool,
+        cascade: bool,
+    ) -> Result<(), Stop> {
+        let ids: Vec<RelId> = tables.iter().map(|t| t.id).collect();
+        for table in tables {
+            let users = self.users_of(table.id, |_| true, &ids);
+            if let Some((child, _)) = users.first() {
+                if cascade {
+                    return Err(DbError::unsupported(
+                        format!("TRUNCATE that cascades to {}", child.name),
+                        None,
+                    )
+                    .into());
+                }
+                return Err(DbError::postgres(
+                    "0A000",
+                    "cannot truncate a table referenced in a foreign key constraint",
+                )
+                .with_detail(format!(
+                    "Table \"{}\" references \"{}\".",
+                    child.name, table.name
+                ))
+                .into());
+            }
+        }
+        for table in tables {
+            self.store.truncate(self.session, table.id);
+            if restart_identity {
+                let schema = Rc::clone(&self.schema);
+                for sequence in schema.sequences.values() {
+                    if sequence.owner.is_some_and(|(owner, _)| owner == table.id) {
+                        self.store.set_sequence(sequence.id, sequence.start, false);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn shape(table: RelId, index: &Index) -> IndexShape {
+    IndexShape {
+        rel: index.id,
+        table,
+        unique: index.unique,
+        nulls_not_distinct: false,
+        order: index
+            .keys
+            .iter()
+            .map(|k| (k.descending, k.nulls_first))
+            .collect(),
+    }
+}
+
+/// A foreign key with the ids of what it refers to.
+fn resolved(table: &Table, key: &NewForeignKey) -> ForeignKey {
+    let (parent, indexes) = match &key.parent {
+        Some(parent) if parent.id != table.id => (parent.id, &parent.indexes),
+        _ => (table.id, &table.indexes),
+    };
+    ForeignKey {
+        name: Arc::clone(&key.name),
+        columns: key.columns.clone(),
+        parent,
+        parent_columns: key.parent_columns.clone(),
+        parent_index: indexes[key.parent_index].id,
+        on_delete: key.on_delete,
+        on_update: key.on_update,
+        deferrable: key.deferrable,
+        deferred: key.deferred,
+        match_full: key.match_full,
+    }
+}

@@ -1,0 +1,259 @@
+//! `GROUP BY`, aggregates and window functions.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use rowlock_model::Value;
+
+use super::bound::{Around, Bound};
+use super::order::{Group, Order};
+use super::{Exec, Flow, Stop};
+use crate::plan::expr::{self, Accumulator, Aggregate, Window, WindowFunction};
+use crate::plan::query::{Grouping, Select};
+
+/// A row between the source and the targets.
+struct Line {
+    bound: Vec<Bound>,
+    group: Vec<Value>,
+    windows: Vec<Value>,
+}
+
+/// The running state of one aggregate.
+struct Running {
+    accumulator: Accumulator,
+    /// Arguments kept back for `ORDER BY` inside the call: sort keys, then the arguments.
+    held: Vec<(Vec<Value>, Vec<Value>)>,
+}
+
+impl Exec<'_> {
+    /// The targets of every group (or, without grouping, of every row) of a select that cannot be
+    /// streamed.
+    pub(super) fn grouped_rows(
+        &mut self,
+        select: &Select,
+        around: Around<'_>,
+    ) -> Result<Vec<Vec<Value>>, Stop> {
+        let mut lines = match &select.grouping {
+            Some(grouping) => self.groups(select, grouping, around)?,
+            None => {
+                let mut lines = Vec::new();
+                self.source(&select.source, around, None, &mut |_, bound| {
+                    lines.push(Line {
+                        bound: bound.to_vec(),
+                        group: Vec::new(),
+                        windows: Vec::new(),
+                    });
+                    Ok(Flow::More)
+                })?;
+                lines
+            }
+        };
+        for window in &select.windows {
+            self.window_values(window, &mut lines, around)?;
+        }
+        let mut rows = Vec::with_capacity(lines.len());
+        for line in &lines {
+            rows.push(self.line_values(&select.targets, line, around)?);
+        }
+        Ok(rows)
+    }
+
+    fn line_values(
+        &mut self,
+        exprs: &[expr::Expr],
+        line: &Line,
+        around: Around<'_>,
+    ) -> Result<Vec<Value>, Stop> {
+        self.bind_addresses(&line.bound);
+        around.with_more(&line.bound, &line.group, &line.windows, |scope| {
+            exprs
+                .iter()
+                .map(|e| Ok(expr::eval(e, scope, self)?.into_owned()))
+                .collect()
+        })
+    }
+
+    /// Groups appear in the order of their first row.
+    fn groups(
+        &mut self,
+        select: &Select,
+        grouping: &Grouping,
+        around: Around<'_>,
+    ) -> Result<Vec<Line>, Stop> {
+        let mut index: BTreeMap<Group, usize> = BTreeMap::new();
+        let mut groups: Vec<(Vec<Value>, Vec<Running>)> = Vec::new();
+        if !grouping.explicit {
+            groups.push((Vec::new(), start(&grouping.aggregates)));
+        }
+        self.source(&select.source, around, None, &mut |exec, bound| {
+            let place = if grouping.explicit {
+                let key = exec.project(&grouping.keys, bound, around)?;
+                let next = groups.len();
+                let place = *index.entry(Group(key.clone())).or_insert(next);
+                if place == next {
+                    groups.push((key, start(&grouping.aggregates)));
+                }
+                place
+            } else {
+                0
+            };
+            for (aggregate, running) in grouping.aggregates.iter().zip(&mut groups[place].1) {
+                exec.accumulate(aggregate, running, bound, around)?;
+            }
+            Ok(Flow::More)
+        })?;
+        let mut lines = Vec::with_capacity(groups.len());
+        for (mut group, running) in groups {
+            for (aggregate, running) in grouping.aggregates.iter().zip(running) {
+                group.push(self.finish(aggregate, running)?);
+            }
+            let line = Line {
+                bound: Vec::new(),
+                group,
+                windows: Vec::new(),
+            };
+            if let Some(having) = &grouping.having {
+                let passes = around.with_more(&[], &line.group, &[], |scope| {
+                    expr::test(having, scope, self)
+                })?;
+                if passes != Some(true) {
+                    continue;
+                }
+            }
+            lines.push(line);
+        }
+        Ok(lines)
+    }
+
+    fn accumulate(
+        &mut self,
+        aggregate: &Aggregate,
+        running: &mut Running,
+        bound: &[Bound],
+        around: Around<'_>,
+    ) -> Result<(), Stop> {
+        if let Some(filter) = &aggregate.filter {
+            let passes = around.with(bound, |scope| expr::test(filter, scope, self))?;
+            if passes != Some(true) {
+                return Ok(());
+            }
+        }
+        let args = self.project(&aggregate.args, bound, around)?;
+        if aggregate.sort.is_empty() {
+            running.accumulator.add(aggregate, &args)?;
+        } else {
+            let keys = self.project(&aggregate.order, bound, around)?;
+            running.held.push((keys, args));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, aggregate: &Aggregate, mut running: Running) -> Result<Value, Stop> {
+        if !aggregate.sort.is_empty() {
+            let order = self.order(&aggregate.sort);
+            running.held.sort_by(|a, b| order.compare(&a.0, &b.0));
+            for (_, args) in &running.held {
+                running.accumulator.add(aggregate, args)?;
+            }
+        }
+        Ok(running.accumulator.finish(aggregate)?)
+    }
+
+    /// Appends the value of one window function to every line. The lines end up in the order of the
+    /// window, as the server's sort leaves them.
+    fn window_values(
+        &mut self,
+        window: &Window,
+        lines: &mut Vec<Line>,
+        around: Around<'_>,
+    ) -> Result<(), Stop> {
+        let partition: Vec<expr::Expr> = window.partition.iter().map(|(e, _)| e.clone()).collect();
+        let mut keyed = Vec::with_capacity(lines.len());
+        for line in std::mem::take(lines) {
+            let partition = Group(self.line_values(&partition, &line, around)?);
+            let keys = self.line_values(&window.order, &line, around)?;
+            keyed.push((partition, keys, line));
+        }
+        let order = self.order(&window.sort);
+        keyed.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| order.compare(&a.1, &b.1)));
+        let mut from = 0;
+        while from < keyed.len() {
+            let to = from
+                + keyed[from..]
+                    .iter()
+                    .take_while(|k| k.0 == keyed[from].0)
+                    .count();
+            self.window_partition(window, &mut keyed[from..to], &order, around)?;
+            from = to;
+        }
+        lines.extend(keyed.into_iter().map(|(_, _, line)| line));
+        Ok(())
+    }
+
+    fn window_partition(
+        &mut self,
+        window: &Window,
+        rows: &mut [(Group, Vec<Value>, Line)],
+        order: &Order,
+        around: Around<'_>,
+    ) -> Result<(), Stop> {
+        let mut from = 0;
+        let mut dense = 0;
+        let mut running = match &window.function {
+            WindowFunction::Aggregate(aggregate) => Some(Accumulator::new(aggregate)),
+            _ => None,
+        };
+        while from < rows.len() {
+            dense += 1;
+            // Peers are equal under the window's order; without one, all rows are.
+            let to = from
+                + rows[from..]
+                    .iter()
+                    .take_while(|r| order.compare(&r.1, &rows[from].1) == Ordering::Equal)
+                    .count();
+            if let (WindowFunction::Aggregate(aggregate), Some(running)) =
+                (&window.function, &mut running)
+            {
+                for row in &rows[from..to] {
+                    if let Some(filter) = &aggregate.filter {
+                        let passes = around.with_more(
+                            &row.2.bound,
+                            &row.2.group,
+                            &row.2.windows,
+                            |scope| expr::test(filter, scope, self),
+                        )?;
+                        if passes != Some(true) {
+                            continue;
+                        }
+                    }
+                    let args = self.line_values(&aggregate.args, &row.2, around)?;
+                    running.add(aggregate, &args)?;
+                }
+            }
+            for (i, row) in rows.iter_mut().enumerate().take(to).skip(from) {
+                let value = match &window.function {
+                    WindowFunction::RowNumber => Value::Int(i as i64 + 1),
+                    WindowFunction::Rank => Value::Int(from as i64 + 1),
+                    WindowFunction::DenseRank => Value::Int(dense),
+                    WindowFunction::Aggregate(aggregate) => match &running {
+                        Some(running) => running.clone().finish(aggregate)?,
+                        None => Value::Null,
+                    },
+                };
+                row.2.windows.push(value);
+            }
+            from = to;
+        }
+        Ok(())
+    }
+}
+
+fn start(aggregates: &[Aggregate]) -> Vec<Running> {
+    aggregates
+        .iter()
+        .map(|aggregate| Running {
+            accumulator: Accumulator::new(aggregate),
+            held: Vec::new(),
+        })
+        .collect()
+}

@@ -1,0 +1,186 @@
+//! Reading stored tables.
+
+use std::sync::Arc;
+
+use rowlock_model::{DbError, Row, Value};
+
+use super::bound::{Around, Bound};
+use super::source::Sink;
+use super::{Exec, Flow, Stop};
+use crate::engine::postgres::{VersionId, compare_values};
+use crate::plan::catalog::{RelationId, Sequence, Table};
+use crate::plan::expr::{Scope, SystemColumn};
+use crate::plan::query::{KeyCondition, KeyOp};
+
+impl Exec<'_> {
+    /// A stored row as a bound entry.
+    pub(super) fn bind(&self, version: VersionId) -> Bound {
+        Bound::stored(Row::clone(self.store.row(version)), version)
+    }
+
+    /// Binds `entry` to every visible row of a table, all or those that index conditions leave.
+    pub(super) fn table_rows(
+        &mut self,
+        table: &Table,
+        keys: Option<(usize, &[KeyCondition])>,
+        around: Around<'_>,
+        bound: &mut [Bound],
+        entry: usize,
+        sink: Sink<'_>,
+    ) -> Result<Flow, Stop> {
+        match keys {
+            None => {
+                let items = self.store.scan(table.id);
+                self.visible_rows(&items, bound, entry, sink)
+            }
+            Some((index, keys)) => {
+                let items = self.index_rows(table, index, keys, around, bound)?;
+                self.visible_rows(&items, bound, entry, sink)
+            }
+        }
+    }
+
+    fn visible_rows(
+        &mut self,
+        items: &[VersionId],
+        bound: &mut [Bound],
+        entry: usize,
+        sink: Sink<'_>,
+    ) -> Result<Flow, Stop> {
+        for &version in items {
+            if !self.store.visible(self.session, &self.snapshot, version) {
+                continue;
+            }
+            bound[entry] = self.bind(version);
+            if sink(self, bound)? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::More)
+    }
+
+    /// The versions that an index gives for the conditions; more than these may be given, never
+    /// fewer.
+    fn index_rows(
+        &mut self,
+        table: &Table,
+        index: usize,
+        keys: &[KeyCondition],
+        around: Around<'_>,
+        bound: &[Bound],
+    ) -> Result<Vec<VersionId>, Stop> {
+        let index = &table.indexes[index];
+        let mut prefix: Vec<Value> = Vec::with_capacity(keys.len());
+        for (position, condition) in keys.iter().enumerate() {
+            if condition.key != position {
+                break;
+            }
+            let value = match condition.op {
+                KeyOp::Eq | KeyOp::Any => self.evaluate(&condition.operand, bound, around)?,
+                KeyOp::IsNull => Value::Null,
+                KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge => break,
+            };
+            match condition.op {
+                KeyOp::Eq if value.is_null() => return Ok(Vec::new()),
+                KeyOp::Any => {
+                    let Value::Array(items) = value else {
+                        return Ok(Vec::new());
+                    };
+                    // Each distinct element once, in the order of the index.
+                    let mut items: Vec<Value> =
+                        items.iter().filter(|v| !v.is_null()).cloned().collect();
+                    items.sort_by(compare_values);
+                    items.dedup_by(|a, b| compare_values(a, b).is_eq());
+                    if index.keys[position].descending {
+                        items.reverse();
+                    }
+                    let mut found = Vec::new();
+                    for item in items {
+                        prefix.push(item);
+                        found.extend(self.store.index_lookup(index.id, &prefix, false));
+                        prefix.pop();
+                    }
+                    return Ok(found);
+                }
+                _ => prefix.push(value),
+            }
+        }
+        Ok(if prefix.is_empty() {
+            self.store.index_scan(index.id, false)
+        } else {
+            self.store.index_lookup(index.id, &prefix, false)
+        })
+    }
+
+    /// The row of a sequence read as a table.
+    pub(super) fn sequence_row(&mut self, sequence: &Sequence) -> Result<Row, Stop> {
+        let (last, called) = self
+            .store
+            .sequence(sequence.id)
+            .unwrap_or((sequence.start, false));
+        let read = self.run.once_value(|| {
+            Ok(Value::Array(
+                [Value::Int(last), Value::Int(0), Value::Bool(called)].into(),
+            ))
+        })?;
+        match read {
+            Value::Array(row) => Ok(row),
+            other => unreachable!("a sequence was recorded as {other:?}"),
+        }
+    }
+
+    /// Remembers which versions the bound rows are, for system columns.
+    #[inline]
+    pub(super) fn bind_addresses(&mut self, bound: &[Bound]) {
+        if !self.info.addresses {
+            return;
+        }
+        for b in bound {
+            if let (Some(row), Some(version)) = (&b.row, b.version) {
+                let address = (row.as_ptr(), version);
+                if !self.addresses.contains(&address) {
+                    self.addresses.retain(|(pointer, _)| *pointer != address.0);
+                    self.addresses.push(address);
+                }
+            }
+        }
+    }
+
+    /// The value of a system column.
+    pub(super) fn system_column(
+        &mut self,
+        column: SystemColumn,
+        entry: usize,
+        scope: &Scope<'_>,
+    ) -> Result<Value, Stop> {
+        let pointer = scope.rows[entry].as_ptr();
+        let found = self.addresses.iter().find(|(p, _)| *p == pointer);
+        let Some(&(_, version)) = found else {
+            return Ok(Value::Null);
+        };
+        match column {
+            SystemColumn::Xmin => {
+                let xmin = self.store.version(version).xmin;
+                Ok(Value::Int(i64::from(xmin.0)))
+            }
+            SystemColumn::TableOid => {
+                let table = self.store.version(version).table;
+                Ok(Value::Int(i64::from(table.0)))
+            }
+            SystemColumn::Ctid | SystemColumn::Xmax => {
+                Err(DbError::unsupported(format!("the system column {column:?}"), None).into())
+            }
+        }
+    }
+
+    /// A table of the schema by its id.
+    ///
+    /// # Panics
+    /// If there is none: a constraint outlived its table.
+    pub(super) fn table(&self, id: RelationId) -> Arc<Table> {
+        match self.schema.tables.get(&id) {
+            Some(table) => Arc::clone(table),
+            None => panic!("table {id:?} is gone, but something refers to it"),
+        }
+    }
+}
