@@ -8,6 +8,7 @@ pub mod expr;
 pub mod monitor;
 pub mod pinned;
 pub mod scenario;
+pub mod schedule;
 pub mod script;
 pub mod source;
 pub mod sqltext;
