@@ -1,2 +1,36 @@
-//! placeholder
-fn main() {}
+//! The command `rowlock`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod args;
+mod command;
+mod config;
+mod exit;
+mod input;
+mod output;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    let output = output::Output::new(&args.global);
+    match run(args, &output) {
+        Ok(exit) => exit.code(),
+        Err(failure) => {
+            output.failure(&failure);
+            failure.exit().code()
+        }
+    }
+}
+
+/// Carries out one command.
+fn run(args: args::Args, output: &output::Output) -> Result<exit::Exit, exit::Failure> {
+    match args.command {
+        args::Command::Check(args) => command::check::run(config::Check::of(args)?, output),
+        args::Command::Servers(args) => command::servers::run(args.start, output),
+        args::Command::Replay(_) | args::Command::Mirror(_) | args::Command::Show(_) => {
+            Err(exit::Failure::Usage("not yet".into()))
+        }
+        args::Command::List(args) => command::list::run(&args.paths, output),
+    }
+}

@@ -7,11 +7,16 @@
 //! * [`Value`], [`Reply`] and [`DbError`] are what goes through it.
 //! * [`schedule`] names every choice that an explorer can make, [`verdict`] what it concludes.
 
+pub mod claim;
 pub mod dialect;
 pub mod error;
+#[cfg(all(test, not(loom)))]
+pub(crate) mod fake;
 pub mod outcome;
+pub mod retry;
 pub mod schedule;
 pub mod session;
+pub mod sync;
 pub mod value;
 pub mod verdict;
 

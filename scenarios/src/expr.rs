@@ -82,8 +82,6 @@ pub enum Name {
     Result(usize),
     /// In an event: the step that was just done.
     Done(Attribute),
-    /// In an event: a variable of the process that did the step.
-    DoneVar(Arc<str>),
 }
 
 /// What can be asked of the result of a step.

@@ -2,10 +2,13 @@
 //!
 //! The formats are described in `docs/scenario.md` and `docs/schedule.md`.
 
+pub mod actor;
 pub mod binding;
 pub mod expr;
+pub mod monitor;
 pub mod pinned;
 pub mod scenario;
+pub mod script;
 pub mod source;
 pub mod sqltext;
 pub mod stage;

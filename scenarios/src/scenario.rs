@@ -15,7 +15,7 @@ use rowlock_model::verdict::Bounds;
 use rowlock_model::{Dialect, ErrorClass, Isolation, Value};
 
 use crate::binding::Bound;
-use crate::expr::{Expr, Layout};
+use crate::expr::{Expr, Layout, Name};
 use crate::pinned::Pinned;
 use crate::source::{FileError, Source, Text};
 
@@ -107,6 +107,8 @@ pub struct Process {
     pub skew_micros: i64,
     /// What it runs.
     pub body: Body,
+    /// What it tells the properties.
+    pub events: Arc<[Event]>,
 }
 
 impl Process {
@@ -150,8 +152,10 @@ pub struct Program {
     pub reads_round: bool,
     /// Times that the steps may be run (`bounds.rounds`); 0 = no bound.
     pub rounds: u32,
-    /// For each result slot the index of the last step that reads it (a step's own `set` counts as
-    /// the step after it): its value can be forgotten when that one is over.
+    /// Times that its client may stop waiting for a reply (`bounds.cancels`).
+    pub cancels: u32,
+    /// For each result slot the index of the last step that reads it: its value can be
+    /// forgotten when that one is over.
     pub(crate) last_use: Vec<usize>,
     /// Where each variable first stands in the file.
     pub(crate) var_spans: Vec<Range<usize>>,
@@ -176,6 +180,8 @@ pub struct Step {
     pub retry: Vec<ErrorClass>,
     /// Whether any other error is passed over.
     pub continue_on_error: bool,
+    /// Whether the client may stop waiting for the reply (`bounds.cancels`).
+    pub cancel: bool,
 }
 
 /// What a step does.
@@ -189,6 +195,8 @@ pub enum StepAction {
     Sleep(Duration),
     /// Does something by itself, described for people.
     App(Arc<str>),
+    /// Closes the session.
+    Close,
 }
 
 /// Something that must hold.
@@ -224,28 +232,44 @@ pub enum Test {
     Event(EventTest),
 }
 
-/// A count of events.
+/// A count of events: how often one of the [`Event`]s of this property happens, in any process.
 #[derive(Clone, Debug)]
 pub struct EventTest {
-    /// What is counted.
-    pub event: EventExpr,
-    /// What ends it, in the same process; then the processes inside are counted.
-    pub until: Option<EventExpr>,
-    /// Counts each value of this for itself.
-    pub per: Option<Expr>,
+    /// A query that is run on the committed state right after the event, with the event's arguments;
+    /// the event counts only if it returns a row.
+    pub query: Option<Query>,
+    /// Whether something ends what the event began; then the processes inside are counted.
+    pub has_end: bool,
     /// It must happen so often in a run.
     pub at_least: Option<u32>,
     /// It may happen so often in a run.
     pub at_most: Option<u32>,
 }
 
-/// An expression over a step that was just done.
+/// A query with placeholders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// As the file has it.
+    pub text: Text,
+    /// As it is sent.
+    pub sql: Arc<str>,
+}
+
+/// What a process tells a property: compiled for the names of one process.
 #[derive(Clone, Debug)]
-pub struct EventExpr {
-    /// The step's name; `None` for any step (`step`).
-    pub step: Option<Arc<str>>,
+pub struct Event {
+    /// Index of the property in [`Case::properties`].
+    pub property: usize,
+    /// It ends what the property's other event began.
+    pub ends: bool,
+    /// The steps after which it is asked, by name; empty for any step.
+    pub steps: Vec<Arc<str>>,
     /// What must be true.
     pub condition: Expr,
+    /// Counted for each value of this by itself.
+    pub per: Option<Expr>,
+    /// The arguments of the property's query.
+    pub args: Vec<Name>,
 }
 
 /// The verdict that the file expects.

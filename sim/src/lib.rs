@@ -3,9 +3,15 @@
 //! * [`database`] is the interface between an engine and whoever drives it.
 //! * [`world`] keeps the state of a server: copied, undone, hashed and watched by one access layer.
 //! * [`engine`] has the servers.
+//! * [`host`] is the simulated side of the seam: sessions, hosts, tasks.
+//! * [`explore`] explores interleavings.
+//! * [`toy`] is a database of four statements, for tests and benchmarks of the explorer.
 
 pub mod database;
 pub mod engine;
+pub mod explore;
+pub mod host;
 pub mod plan;
 pub mod sql;
+pub mod toy;
 pub mod world;

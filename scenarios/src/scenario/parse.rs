@@ -9,7 +9,7 @@ use rowlock_model::{Dialect, Isolation};
 use toml::de::DeTable;
 
 use super::process::{Context, check_isolation, parsed_list, processes};
-use super::property::{Names, property};
+use super::property::{Groups, property};
 use super::reader::{Reader, Table, nearest};
 use super::{
     Body, Case, Expectation, Process, Program, Property, Scenario, When, default_isolation, pinned,
@@ -161,6 +161,7 @@ fn case(
         database,
         isolation,
         rounds: bounds.rounds,
+        cancels: bounds.cancels,
     };
     let problems_before = reader.problems.len();
     let tables = table.tables(reader, "process", "a process");
@@ -237,8 +238,7 @@ fn properties(
     processes: &mut [Process],
     reader: &mut Reader,
 ) -> Vec<Property> {
-    let names = Names::of(processes);
-    let mut vars_read = Vec::new();
+    let mut groups = Groups::of(processes);
     let mut found: Vec<Property> = Vec::new();
     let kinds = [
         ("always", "an `always`", When::Always),
@@ -247,8 +247,8 @@ fn properties(
     ];
     for (key, what, when) in kinds {
         for table in table.tables(reader, key, what) {
-            let Some(property) = property(table, when, database, &names, &mut vars_read, reader)
-            else {
+            let index = found.len();
+            let Some(property) = property(table, when, index, database, &mut groups, reader) else {
                 continue;
             };
             if found.iter().any(|known| known.name == property.name) {
@@ -258,21 +258,19 @@ fn properties(
             found.push(property);
         }
     }
-    for process in processes.iter_mut() {
-        if let Body::Steps(program) = &mut process.body {
-            if vars_read.iter().any(|name| &**name == "round") {
-                Arc::make_mut(program).reads_round = true;
-            }
-            check_variables(program, &vars_read, reader);
+    groups.give_to(processes);
+    for process in processes.iter() {
+        if let Body::Steps(program) = &process.body {
+            check_variables(program, reader);
         }
     }
     found
 }
 
 /// A variable that nothing reads is a typing error or left over.
-fn check_variables(program: &Program, vars_read: &[Arc<str>], reader: &mut Reader) {
+fn check_variables(program: &Program, reader: &mut Reader) {
     for (slot, name) in program.layout.vars.iter().enumerate() {
-        if !program.vars_read.contains(&slot) && !vars_read.contains(name) {
+        if !program.vars_read.contains(&slot) {
             let span = program.var_spans[slot].clone();
             reader.problem(span, format!("variable `{name}` is never read"));
         }

@@ -159,6 +159,7 @@ fn processes_of_steps(
             layout: Layout::default(),
             reads_round: false,
             rounds: 0,
+            cancels: 0,
             last_use: Vec::new(),
             var_spans: Vec::new(),
             vars_read: Default::default(),
@@ -171,6 +172,7 @@ fn processes_of_steps(
             connect: connect.clone(),
             skew_micros: 0,
             body: Body::Steps(Arc::new(program)),
+            events: Arc::from([]),
         });
     }
     processes
@@ -217,17 +219,22 @@ fn step(
     let sql = table.text(reader, "sql");
     let batch = table.text(reader, "batch");
     let app = table.text(reader, "app");
+    let close = table.is_true(reader, "close");
     let session = table.integer(reader, "session", 1..=8).unwrap_or(1) as u8 - 1;
     table.finish(reader);
-    let action = match (sql, batch, app) {
-        (Some(sql), None, None) => {
+    let action = match (sql, batch, app, close) {
+        (Some(sql), None, None, false) => {
             check_statement(&sql, database, reader);
             StepAction::Sql(Bound::verbatim(sql))
         }
-        (None, Some(batch), None) => StepAction::Batch(batch),
-        (None, None, Some(app)) => StepAction::App(app.text),
+        (None, Some(batch), None, false) => StepAction::Batch(batch),
+        (None, None, Some(app), false) => StepAction::App(app.text),
+        (None, None, None, true) => StepAction::Close,
         _ => {
-            reader.problem(span, "a pinned step has one of `sql`, `batch`, `app`");
+            reader.problem(
+                span,
+                "a pinned step has one of `sql`, `batch`, `app`, `close`",
+            );
             return None;
         }
     };
@@ -250,6 +257,7 @@ fn step(
         session,
         retry: Vec::new(),
         continue_on_error: true,
+        cancel: false,
     };
     Some((process.text, place, step))
 }

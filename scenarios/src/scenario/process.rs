@@ -25,6 +25,7 @@ pub(super) struct Context {
     pub(super) database: Dialect,
     pub(super) isolation: Isolation,
     pub(super) rounds: u32,
+    pub(super) cancels: u32,
 }
 
 /// Reads a `[[process]]`: as many processes as its `count`.
@@ -67,6 +68,7 @@ pub(super) fn processes(
             connect: connect.clone(),
             skew_micros,
             body: body.clone(),
+            events: Arc::from([]),
         })
         .collect()
 }
@@ -149,7 +151,9 @@ fn body(
     }
     let mut scope = Scope::new(vars, sessions, reader);
     let steps = scope.steps(steps, context.database, reader);
-    let until = until.and_then(|text| scope.condition(&text, usize::MAX, reader));
+    let cancellable = steps.iter().any(|step| step.cancel);
+    let until =
+        until.and_then(|text| scope.expr(&text, Kind::Bool, usize::MAX, usize::MAX, reader));
     Some(Body::Steps(Arc::new(Program {
         steps,
         vars: scope.values,
@@ -161,6 +165,7 @@ fn body(
         vars_read: scope.vars_read,
         reads_round: scope.reads_round,
         rounds: context.rounds,
+        cancels: if cancellable { context.cancels } else { 0 },
     })))
 }
 
@@ -269,7 +274,7 @@ impl Scope {
         reader: &mut Reader,
     ) -> Option<Step> {
         let when = table.text(reader, "when");
-        let when = when.and_then(|text| self.condition(&text, index, reader));
+        let when = when.and_then(|text| self.expr(&text, Kind::Bool, index, index, reader));
         let session_span = table.key_span("session");
         let session = table.integer(reader, "session", 1..=8).unwrap_or(1) as u8;
         if session > self.sessions {
@@ -281,7 +286,10 @@ impl Scope {
             .into_iter()
             .filter_map(|(slot, text)| {
                 // A step's own result is known by then.
-                Some((slot, self.expr(&text?, Kind::Unknown, index + 1, reader)?))
+                Some((
+                    slot,
+                    self.expr(&text?, Kind::Unknown, index + 1, index, reader)?,
+                ))
             })
             .collect();
         let retry = table.texts(reader, "retry").unwrap_or_default();
@@ -299,6 +307,12 @@ impl Scope {
                 false
             }
         };
+        let cancel_span = table.key_span("cancel");
+        let cancel = table.boolean(reader, "cancel").unwrap_or(false);
+        let sends = matches!(action, Some(StepAction::Sql(_) | StepAction::Batch(_)));
+        if cancel && !sends && action.is_some() {
+            reader.problem(cancel_span, "`cancel` is for a step with `sql` or `batch`");
+        }
         table.finish(reader);
         Some(Step {
             name,
@@ -308,6 +322,7 @@ impl Scope {
             session: session - 1,
             retry,
             continue_on_error,
+            cancel,
         })
     }
 
@@ -318,13 +333,13 @@ impl Scope {
         database: Dialect,
         reader: &mut Reader,
     ) -> Option<StepAction> {
-        let given: Vec<&str> = ["sql", "batch", "sleep", "app"]
+        let given: Vec<&str> = ["sql", "batch", "sleep", "app", "close"]
             .into_iter()
             .filter(|key| table.has(key))
             .collect();
         if given.len() != 1 {
             let message = match given[..] {
-                [] => "a step has one of `sql`, `batch`, `sleep`, `app`".to_owned(),
+                [] => "a step has one of `sql`, `batch`, `sleep`, `app`, `close`".to_owned(),
                 [one, two, ..] => format!("a step has `{one}` or `{two}`, not both"),
                 _ => String::new(),
             };
@@ -334,6 +349,7 @@ impl Scope {
         let batch = table.text(reader, "batch");
         let sleep = table.duration(reader, "sleep");
         let app = table.text(reader, "app");
+        let close = table.is_true(reader, "close");
         if let Some(sql) = sql {
             check_statement(&sql, database, reader);
             let mut problems = Vec::new();
@@ -342,7 +358,7 @@ impl Scope {
                     first,
                     second: second.map(|s| (s.to_owned(), false)),
                 };
-                self.resolve(&path, index).map(|(name, _)| name)
+                self.resolve(&path, index, index).map(|(name, _)| name)
             };
             let bound = bind(&sql, database, &mut resolve, &mut problems);
             reader.problems.append(&mut problems);
@@ -358,26 +374,35 @@ impl Scope {
         if let Some(sleep) = sleep {
             return Some(StepAction::Sleep(sleep));
         }
+        if close {
+            return Some(StepAction::Close);
+        }
         app.map(|app| StepAction::App(app.text))
     }
 
-    fn condition(&mut self, text: &Text, before: usize, reader: &mut Reader) -> Option<expr::Expr> {
-        self.expr(text, Kind::Bool, before, reader)
-    }
-
+    /// Parses an expression where the steps before `before` are done, and which is evaluated last
+    /// when step `last_use` is.
     fn expr(
         &mut self,
         text: &Text,
         wanted: Kind,
         before: usize,
+        last_use: usize,
         reader: &mut Reader,
     ) -> Option<expr::Expr> {
-        let parsed = expr::parse(text, wanted, &mut |path| self.resolve(path, before));
+        let parsed = expr::parse(text, wanted, &mut |path| {
+            self.resolve(path, before, last_use)
+        });
         parsed.map_err(|problem| reader.problems.push(problem)).ok()
     }
 
     /// The meaning of a name where the steps before `before` are done.
-    fn resolve(&mut self, path: &Path<'_>, before: usize) -> Result<(Name, Kind), String> {
+    fn resolve(
+        &mut self,
+        path: &Path<'_>,
+        before: usize,
+        last_use: usize,
+    ) -> Result<(Name, Kind), String> {
         let Some((attribute, quoted)) = &path.second else {
             return self.resolve_single(path.first);
         };
@@ -392,14 +417,13 @@ impl Scope {
         }
         let attribute = Attribute::named(attribute, *quoted, false);
         let kind = attribute.kind();
-        let key = (step, attribute);
-        let slot = self.layout.results.iter().position(|known| *known == key);
-        let slot = slot.unwrap_or_else(|| {
-            self.layout.results.push(key);
-            self.last_use.push(0);
-            self.layout.results.len() - 1
-        });
-        self.last_use[slot] = self.last_use[slot].max(before);
+        let slot = result_slot(
+            &mut self.layout,
+            &mut self.last_use,
+            step,
+            attribute,
+            last_use,
+        );
         Ok((Name::Result(slot), kind))
     }
 
@@ -423,6 +447,25 @@ impl Scope {
             },
         }
     }
+}
+
+/// The slot of a result that is read until step `last_use` (an index), new if need be.
+pub(super) fn result_slot(
+    layout: &mut Layout,
+    last_uses: &mut Vec<usize>,
+    step: usize,
+    attribute: Attribute,
+    last_use: usize,
+) -> usize {
+    let key = (step, attribute);
+    let slot = layout.results.iter().position(|known| *known == key);
+    let slot = slot.unwrap_or_else(|| {
+        layout.results.push(key);
+        last_uses.push(0);
+        layout.results.len() - 1
+    });
+    last_uses[slot] = last_uses[slot].max(last_use);
+    slot
 }
 
 /// `there is no step `lok`; did you mean `look`?`

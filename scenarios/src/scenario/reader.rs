@@ -162,6 +162,16 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// A key that is either absent or `true`.
+    pub(super) fn is_true(&mut self, reader: &mut Reader, key: &'static str) -> bool {
+        let span = self.key_span(key);
+        let value = self.boolean(reader, key);
+        if value == Some(false) {
+            reader.problem(span, format!("`{key}` is true or not there"));
+        }
+        value.is_some()
+    }
+
     pub(super) fn integer(
         &mut self,
         reader: &mut Reader,

@@ -4,7 +4,6 @@
 //! ([`eval`], [`test()`]) reads rows through a [`Scope`] and asks a [`Host`] for everything that is not
 //! a pure function of them.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use rowlock_model::{DbError, Row, Value};
@@ -13,8 +12,17 @@ use crate::plan::catalog::EnumType;
 use crate::plan::query::{SortKey, SubPlan};
 use crate::plan::types::{Modifier, Type};
 
+pub mod aggregate;
+pub mod compare;
+mod eval;
 pub mod function;
+pub mod hash;
+mod number;
+mod temporal;
+mod text;
 
+pub use aggregate::Accumulator;
+pub use eval::{eval, test, too_many_rows};
 pub use function::Function;
 
 /// An expression. Its type is known to whoever compiled it and not stored.
@@ -252,7 +260,7 @@ pub struct Aggregate {
     pub by: Comparison,
 }
 
-/// The aggregates; accumulated by [`function::Accumulator`].
+/// The aggregates; accumulated by [`Accumulator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateFunction {
     /// `count(*)`.
@@ -519,29 +527,4 @@ pub trait Host {
         entry: usize,
         scope: &Scope<'_>,
     ) -> Result<Value, Self::Error>;
-}
-
-/// The value of an expression.
-///
-/// # Errors
-/// What the server would raise, or what the host raises.
-pub fn eval<'a, H: Host + ?Sized>(
-    expr: &'a Expr,
-    scope: &'a Scope<'a>,
-    host: &mut H,
-) -> Result<Cow<'a, Value>, H::Error> {
-    let _ = (expr, scope, host);
-    Err(DbError::unsupported("expressions", None).into())
-}
-
-/// The truth of a condition: `None` is unknown.
-///
-/// # Errors
-/// As [`eval`].
-pub fn test<'a, H: Host + ?Sized>(
-    expr: &'a Expr,
-    scope: &'a Scope<'a>,
-    host: &mut H,
-) -> Result<Option<bool>, H::Error> {
-    Ok(eval(expr, scope, host)?.as_bool())
 }

@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use rowlock_model::Isolation;
 
+mod parse;
+
+pub(super) use parse::parse;
+
 /// The transaction characteristics that a statement names; `None` is not mentioned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Modes {

@@ -2,6 +2,14 @@
 
 use std::fmt;
 
+pub mod coerce;
+pub mod convert;
+pub mod datetime;
+pub mod input;
+pub mod json;
+pub mod number;
+pub mod output;
+
 /// A user-defined enumeration, by its position in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EnumId(pub u32);

@@ -1,0 +1,254 @@
+//! The command line as typed. What it means is in [`crate::config`].
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  every expectation met; every replay as expected
+  1  a property violated unexpectedly, another expectation not met, or a replay that differs
+  2  wrong command line, scenario or schedule file
+  3  a limit was hit, or nothing contended: the question was not answered
+  4  environment: a server cannot be started, reached or used, or a file not written";
+
+/// Finds the interleaving that breaks database locking code, and proves it on a real server.
+#[derive(Debug, Parser)]
+#[command(name = "rowlock", version, after_help = EXIT_CODES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Global {
+    /// When to use colour; `auto` also heeds NO_COLOR and CLICOLOR_FORCE
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: Colour,
+    /// Show every statement in full
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    /// No progress line
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// `--color`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Colour {
+    /// If it goes to a terminal.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// `--format`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Human,
+    /// JSON lines.
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Check(Check),
+    Replay(Replay),
+    Mirror(Mirror),
+    Show(Show),
+    List(List),
+    Servers(Servers),
+}
+
+/// Explore every interleaving of scenarios and compare with the verdicts that the files expect
+///
+/// Pinned schedules are run on the simulator as well. Directories are searched for `*.toml` files.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  rowlock check scenarios
+  rowlock check job.toml --on sim:postgres --isolation 'repeatable read'
+  rowlock check job.toml --write-schedules out      then: rowlock replay out/... --on postgres
+  rowlock check big.toml --random 100000 --seed 7")]
+pub(crate) struct Check {
+    /// Scenario files or directories
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) narrow: Narrow,
+    /// Only this database: sim:postgres, sim:mysql, sim:mariadb, sim:sqlite (may be repeated)
+    #[arg(long, value_name = "DATABASE")]
+    pub(crate) on: Vec<String>,
+    #[command(flatten)]
+    pub(crate) limits: Limits,
+    /// Seed of every random decision
+    #[arg(long, value_name = "N", default_value_t = 1, env = "ROWLOCK_SEED")]
+    pub(crate) seed: u64,
+    /// Run this many random schedules instead of exploring all of them
+    #[arg(long, value_name = "N")]
+    pub(crate) random: Option<u64>,
+    /// Write the schedule of each violation into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) write_schedules: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) report: Report,
+}
+
+/// Which cases of a scenario are meant.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Narrow {
+    /// Only this isolation level, such as 'read committed' (may be repeated)
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) isolation: Vec<String>,
+    /// Only this variant; `` (empty) is the top level of the file (may be repeated)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) variant: Vec<String>,
+}
+
+/// Resources of one exploration. Hitting a limit gives the verdict `incomplete`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Limits of each exploration")]
+pub(crate) struct Limits {
+    /// Distinct states
+    #[arg(long, value_name = "N", env = "ROWLOCK_MAX_STATES")]
+    pub(crate) max_states: Option<u64>,
+    /// Memory, such as 512M or 8G
+    #[arg(long, value_name = "BYTES", env = "ROWLOCK_MAX_MEMORY")]
+    pub(crate) max_memory: Option<String>,
+    /// Time, such as 500ms, 30s or 5min
+    #[arg(long, value_name = "DURATION", env = "ROWLOCK_MAX_TIME")]
+    pub(crate) max_time: Option<String>,
+    /// Events on one path
+    #[arg(long, value_name = "N", env = "ROWLOCK_MAX_DEPTH")]
+    pub(crate) max_depth: Option<u32>,
+}
+
+/// How results are reported.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Report")]
+pub(crate) struct Report {
+    /// Output for people, or one JSON object a line
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    pub(crate) format: Format,
+    /// Also report each step of the schedules that are shown
+    #[arg(long)]
+    pub(crate) steps: bool,
+}
+
+/// Run a schedule, or the pinned schedules of a scenario, and compare the outcome of every step
+///
+/// Each step must come out as the file says: same rows, same error code, blocked where it says so and
+/// behind whom. A live server must be one that rowlock started itself, or a database that is marked
+/// as disposable, because replays drop tables and end sessions:
+///   COMMENT ON DATABASE mydb IS 'rowlock: disposable'
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  rowlock replay out/job.schedule --on postgres
+  rowlock replay scenarios/bugs --on postgres
+  rowlock replay job.schedule --on sim
+  ROWLOCK_ON=postgres://me:secret@db/scratch rowlock replay job.schedule")]
+pub(crate) struct Replay {
+    /// Schedule files, scenario files, or directories with scenarios
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) narrow: Narrow,
+    /// Only pinned schedules with this name (may be repeated)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pinned: Vec<String>,
+    /// Runs of one schedule where the server may take another branch than the schedule
+    #[arg(long, value_name = "N", default_value_t = 20, env = "ROWLOCK_TRIES")]
+    pub(crate) tries: u32,
+    #[command(flatten)]
+    pub(crate) report: Report,
+}
+
+/// Run schedules on the simulator and on a live server side by side; the first difference ends each
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  rowlock mirror scenarios --on postgres")]
+pub(crate) struct Mirror {
+    /// Schedule files, scenario files, or directories with scenarios
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    #[command(flatten)]
+    pub(crate) narrow: Narrow,
+    /// Only pinned schedules with this name (may be repeated)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pinned: Vec<String>,
+    /// Runs of one schedule where the server may take another branch than the schedule
+    #[arg(long, value_name = "N", default_value_t = 20, env = "ROWLOCK_TRIES")]
+    pub(crate) tries: u32,
+    #[command(flatten)]
+    pub(crate) report: Report,
+}
+
+/// Where schedules are run.
+#[derive(Clone, clap::Args)]
+pub(crate) struct Target {
+    /// postgres or sqlite (a throwaway server; for postgres the server of ROWLOCK_POSTGRES_URL, if
+    /// that is set), sim (the simulator), or the URL of a disposable database
+    #[arg(
+        long,
+        value_name = "SERVER",
+        env = "ROWLOCK_ON",
+        hide_env_values = true
+    )]
+    pub(crate) on: String,
+    /// Used for `--on postgres` instead of a throwaway server
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "ROWLOCK_POSTGRES_URL",
+        hide_env_values = true
+    )]
+    pub(crate) postgres_url: Option<String>,
+}
+
+/// URLs have passwords.
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").finish_non_exhaustive()
+    }
+}
+
+/// Draw schedules as one lane a session, or the processes and properties of scenarios
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// Schedule or scenario file
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) narrow: Narrow,
+    /// Only pinned schedules with this name (may be repeated)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pinned: Vec<String>,
+}
+
+/// List the servers on which schedules can be replayed here
+#[derive(Debug, clap::Args)]
+pub(crate) struct Servers {
+    /// Also start each of them, and say its version
+    #[arg(long)]
+    pub(crate) start: bool,
+}
+
+/// List the cases of scenarios and what is expected of them
+#[derive(Debug, clap::Args)]
+pub(crate) struct List {
+    /// Scenario files or directories
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}

@@ -1,0 +1,226 @@
+//! The command line as meant: names resolved, units converted, defaults filled in.
+
+use std::path::PathBuf;
+
+use rowlock_model::verdict::Limits;
+use rowlock_model::{Dialect, Isolation};
+use rowlock_real::Target as Live;
+
+use crate::args;
+use crate::exit::Failure;
+
+/// What `rowlock check` is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Check {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) narrow: Narrow,
+    pub(crate) limits: Limits,
+    pub(crate) seed: u64,
+    pub(crate) random: Option<u64>,
+    pub(crate) write_schedules: Option<PathBuf>,
+    pub(crate) report: args::Report,
+}
+
+impl Check {
+    /// Resolves the arguments.
+    pub(crate) fn of(args: args::Check) -> Result<Check, Failure> {
+        let mut narrow = Narrow::of(&args.narrow)?;
+        narrow.databases = args
+            .on
+            .iter()
+            .map(|on| simulated(on))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Check {
+            paths: args.paths,
+            narrow,
+            limits: limits(&args.limits)?,
+            seed: args.seed,
+            random: args.random,
+            write_schedules: args.write_schedules,
+            report: args.report,
+        })
+    }
+}
+
+/// Which cases are meant; an empty list stands for all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Narrow {
+    pub(crate) databases: Vec<Dialect>,
+    pub(crate) isolations: Vec<Isolation>,
+    pub(crate) variants: Vec<String>,
+}
+
+impl Narrow {
+    /// Resolves the arguments; every database.
+    pub(crate) fn of(args: &args::Narrow) -> Result<Narrow, Failure> {
+        let isolations = args
+            .isolation
+            .iter()
+            .map(|level| level.to_lowercase().parse())
+            .collect::<Result<Vec<Isolation>, _>>()
+            .map_err(|e| Failure::Usage(format!("--isolation: {e}")))?;
+        Ok(Narrow {
+            databases: Vec::new(),
+            isolations,
+            variants: args.variant.clone(),
+        })
+    }
+
+    /// Whether a case is meant.
+    pub(crate) fn includes(&self, variant: &str, database: Dialect, isolation: Isolation) -> bool {
+        fn any<T: PartialEq>(list: &[T], item: &T) -> bool {
+            list.is_empty() || list.contains(item)
+        }
+        any(&self.databases, &database)
+            && any(&self.isolations, &isolation)
+            && (self.variants.is_empty() || self.variants.iter().any(|v| v == variant))
+    }
+}
+
+/// Where schedules are run.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// On the simulator, each on the database that it is for.
+    Simulator,
+    /// On a live server.
+    Live(Live),
+}
+
+impl Target {
+    /// Resolves `--on`. No message repeats a URL: it may hold a password.
+    pub(crate) fn of(args: &args::Target) -> Result<Target, Failure> {
+        if args.on == "sim" {
+            return Ok(Target::Simulator);
+        }
+        let url = args
+            .postgres_url
+            .as_deref()
+            .filter(|_| args.on == "postgres");
+        let live = url.unwrap_or(&args.on).parse();
+        live.map(Target::Live).map_err(|e| {
+            let place = if url.is_some() {
+                "ROWLOCK_POSTGRES_URL"
+            } else {
+                "--on"
+            };
+            Failure::Usage(format!("{place}: {e}"))
+        })
+    }
+}
+
+/// `sim:postgres` as a database.
+fn simulated(on: &str) -> Result<Dialect, Failure> {
+    let Some(name) = on.strip_prefix("sim:") else {
+        return Err(Failure::Usage(format!(
+            "--on {on}: `check` explores simulated databases, such as sim:postgres; for a live \
+             server use `rowlock replay` or `rowlock mirror`"
+        )));
+    };
+    name.parse()
+        .map_err(|e| Failure::Usage(format!("--on {on}: {e}")))
+}
+
+/// The limits, with the defaults of [`Limits`] where nothing is said.
+fn limits(args: &args::Limits) -> Result<Limits, Failure> {
+    let mut limits = Limits::default();
+    if let Some(states) = args.max_states {
+        limits.states = states;
+    }
+    if let Some(memory) = &args.max_memory {
+        limits.memory_bytes = bytes(memory)
+            .ok_or_else(|| Failure::Usage(format!("--max-memory {memory}: expected 512M or 8G")))?;
+    }
+    if let Some(time) = &args.max_time {
+        limits.time_ms = milliseconds(time).ok_or_else(|| {
+            Failure::Usage(format!("--max-time {time}: expected 500ms, 30s or 5min"))
+        })?;
+    }
+    if let Some(depth) = args.max_depth {
+        limits.depth = depth;
+    }
+    Ok(limits)
+}
+
+/// `8G`, `512M`, `64K` or plain bytes; powers of 1024.
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match text[digits.len()..].to_ascii_uppercase().as_str() {
+        "" | "B" => 1,
+        "K" | "KB" | "KIB" => 1 << 10,
+        "M" | "MB" | "MIB" => 1 << 20,
+        "G" | "GB" | "GIB" => 1 << 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// `500ms`, `30s`, `5min`, `1h`.
+fn milliseconds(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit: u64 = match &text[digits.len()..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "min" | "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        assert_eq!(bytes("512M"), Some(512 << 20));
+        assert_eq!(bytes("7"), Some(7));
+        assert_eq!(bytes("many"), None);
+        assert_eq!(bytes("99999999999G"), None);
+        assert_eq!(milliseconds("5min"), Some(300_000));
+        assert_eq!(milliseconds("5"), None);
+    }
+
+    #[test]
+    fn a_live_target_is_no_target_of_check() {
+        assert!(matches!(simulated("sim:postgres"), Ok(Dialect::Postgres)));
+        let Err(Failure::Usage(message)) = simulated("postgres") else {
+            panic!("accepted");
+        };
+        assert!(message.contains("rowlock replay"), "{message}");
+    }
+
+    #[test]
+    fn no_message_repeats_a_password() {
+        for on in [
+            "mysql://me:s3cret@db/x",
+            "me:s3cret@db/x",
+            "postgres://me:s3cret@:x",
+        ] {
+            let args = args::Target {
+                on: on.to_owned(),
+                postgres_url: None,
+            };
+            let message = format!("{:?}", Target::of(&args).unwrap_err());
+            assert!(!message.contains("s3cret"), "{message}");
+            let args = args::Target {
+                on: "postgres".to_owned(),
+                postgres_url: Some(on.to_owned()),
+            };
+            let message = format!("{:?}", Target::of(&args).unwrap_err());
+            assert!(!message.contains("s3cret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn nothing_said_means_everything() {
+        let narrow = Narrow::default();
+        assert!(narrow.includes("", Dialect::Sqlite, Isolation::Serializable));
+        let narrow = Narrow {
+            variants: vec!["fixed".into()],
+            ..Narrow::default()
+        };
+        assert!(!narrow.includes("", Dialect::Sqlite, Isolation::Serializable));
+        assert!(narrow.includes("fixed", Dialect::Sqlite, Isolation::Serializable));
+    }
+}

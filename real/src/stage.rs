@@ -1,0 +1,430 @@
+//! A live server as a [`Stage`].
+//!
+//! Whether a session is blocked is what the server says, never a guess from time passing: after a
+//! statement was sent, [`settle`](Stage::settle) waits until every busy session has answered or is
+//! named as blocked by the server itself. A session that merely runs is waited for.
+
+mod postgres;
+mod sqlite;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::future::select_all;
+use rowlock_model::schedule::{SessionId, Statement};
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Session};
+use rowlock_scenarios::stage::{Answer, Blocked, Completion, Stage, StageError};
+use tokio::runtime::Runtime;
+
+use crate::server::PostgresServer;
+use crate::session::{Pending, RealSession, task_gone};
+use crate::target::Target;
+use postgres::PostgresStage;
+use sqlite::SqliteStage;
+
+/// How long a session may run without answering and without being blocked.
+const RUN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How often the server is asked at first, and at last, who is blocked.
+const POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
+
+/// The deadlock timeouts of planned victims and of all other sessions.
+///
+/// A server looks for a deadlock once in each wait, that long after it began. The victim is the one
+/// that looks first once the cycle is closed; so victims look soon, but not before the schedule has
+/// closed the cycle, and the others not within any schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadlockTimeouts {
+    /// Of planned victims.
+    pub victim: Duration,
+    /// Of all other sessions.
+    pub other: Duration,
+}
+
+impl Default for DeadlockTimeouts {
+    fn default() -> DeadlockTimeouts {
+        DeadlockTimeouts {
+            victim: Duration::from_millis(500),
+            other: Duration::from_secs(3_600),
+        }
+    }
+}
+
+/// A live server on which schedules are run. Everything that it started is gone when dropped.
+#[derive(Debug)]
+pub struct RealStage {
+    // Before the runtime: sessions and servers go first.
+    sessions: Vec<Slot>,
+    server: Server,
+    runtime: Runtime,
+}
+
+#[derive(Debug)]
+enum Server {
+    Postgres(Box<PostgresStage>),
+    Sqlite(SqliteStage),
+}
+
+/// A session of the stage.
+#[derive(Debug)]
+struct Slot {
+    session: RealSession,
+    label: String,
+    busy: Option<Request>,
+    /// The client is gone: nobody hears the answers.
+    unheard: bool,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+enum Request {
+    Exec(Pending<Reply>),
+    Batch(Pending<Batch>),
+}
+
+impl Request {
+    async fn answer(&mut self) -> Answer {
+        match self {
+            Request::Exec(pending) => {
+                Answer::Exec(pending.await.unwrap_or_else(|_| Err(task_gone())))
+            }
+            Request::Batch(pending) => {
+                Answer::Batch(pending.await.unwrap_or_else(|_| Err(task_gone())))
+            }
+        }
+    }
+}
+
+/// A failure of the stage, in words.
+fn failure(message: impl Into<String>) -> StageError {
+    StageError {
+        message: message.into(),
+    }
+}
+
+/// A failure of the stage's own statements.
+fn failed(what: &str) -> impl Fn(DbError) -> StageError {
+    let what = what.to_owned();
+    move |error| failure(format!("{what}: {error}"))
+}
+
+impl RealStage {
+    /// A stage on `target`: starts a throwaway server, or checks that the database which a URL
+    /// names may be used up.
+    ///
+    /// # Errors
+    /// The server is not installed, does not start or cannot be reached, or the database is not
+    /// marked as disposable.
+    pub fn open(target: &Target) -> Result<RealStage, StageError> {
+        RealStage::open_with(target, DeadlockTimeouts::default())
+    }
+
+    /// As [`open`](Self::open), with other deadlock timeouts.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with(target: &Target, timeouts: DeadlockTimeouts) -> Result<RealStage, StageError> {
+        match target {
+            Target::Postgres => {
+                let server = PostgresServer::start().map_err(|e| failure(e.to_string()))?;
+                RealStage::on_server(Arc::new(server), timeouts)
+            }
+            Target::PostgresUrl(target) => {
+                let runtime = runtime()?;
+                let server = runtime.block_on(PostgresStage::on_url(target, timeouts))?;
+                Ok(RealStage::with(Server::Postgres(Box::new(server)), runtime))
+            }
+            Target::Sqlite(journal) => {
+                let runtime = runtime()?;
+                let server = runtime.block_on(SqliteStage::open(*journal))?;
+                Ok(RealStage::with(Server::Sqlite(server), runtime))
+            }
+        }
+    }
+
+    /// A stage with a database of its own on a throwaway server that others use as well. Stages on
+    /// one server do not see each other, except in views of the whole server.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub fn on_server(
+        server: Arc<PostgresServer>,
+        timeouts: DeadlockTimeouts,
+    ) -> Result<RealStage, StageError> {
+        let runtime = runtime()?;
+        let server = runtime.block_on(PostgresStage::on_server(server, timeouts))?;
+        Ok(RealStage::with(Server::Postgres(Box::new(server)), runtime))
+    }
+
+    fn with(server: Server, runtime: Runtime) -> RealStage {
+        RealStage {
+            sessions: Vec::new(),
+            server,
+            runtime,
+        }
+    }
+
+    fn slot(&mut self, session: SessionId) -> Result<&mut Slot, StageError> {
+        self.sessions
+            .get_mut(usize::from(session.0))
+            .ok_or_else(|| failure(format!("there is no session {}", session.0)))
+    }
+
+    /// The sessions with a statement on its way, by number and by the server's number.
+    fn busy(&self) -> Vec<(SessionId, i64)> {
+        let busy = |(i, slot): (usize, &Slot)| {
+            slot.busy
+                .as_ref()
+                .map(|_| (session_id(i), slot.session.backend()))
+        };
+        self.sessions.iter().enumerate().filter_map(busy).collect()
+    }
+
+    /// Every session by the server's number.
+    fn backends(&self) -> Vec<(SessionId, i64)> {
+        let backend = |(i, slot): (usize, &Slot)| (session_id(i), slot.session.backend());
+        self.sessions.iter().enumerate().map(backend).collect()
+    }
+
+    /// Waits for the first answer, at most for `time`, and takes all that are there.
+    fn collect(&mut self, time: Duration, out: &mut Vec<Completion>) -> bool {
+        let before = out.len();
+        let mut time = time;
+        loop {
+            let mut waiting = Vec::new();
+            for (i, slot) in self.sessions.iter_mut().enumerate() {
+                if let Some(request) = &mut slot.busy {
+                    waiting.push(Box::pin(async move { (i, request.answer().await) }));
+                }
+            }
+            if waiting.is_empty() {
+                break;
+            }
+            let first = self.runtime.block_on(async {
+                let first = tokio::time::timeout(time, select_all(waiting)).await;
+                first.ok().map(|(answer, _, _)| answer)
+            });
+            let Some((i, answer)) = first else {
+                break;
+            };
+            let slot = &mut self.sessions[i];
+            slot.busy = None;
+            if !slot.unheard {
+                out.push(Completion {
+                    session: session_id(i),
+                    answer,
+                });
+            } else {
+                // Still an event: the session came to rest.
+                return true;
+            }
+            time = Duration::ZERO;
+        }
+        out.len() > before
+    }
+
+    /// Waits until every busy session is blocked or has answered.
+    fn rest(&mut self, out: &mut Vec<Completion>) -> Result<(), StageError> {
+        let mut poll = POLL.0;
+        let mut deadline = Instant::now() + RUN_TIMEOUT;
+        loop {
+            if self.collect(poll, out) {
+                // Somebody came to rest, which may have woken others.
+                poll = POLL.0;
+                deadline = Instant::now() + RUN_TIMEOUT;
+            }
+            let busy = self.busy();
+            if busy.is_empty() {
+                return Ok(());
+            }
+            let running = self.running(&busy)?;
+            // Who was asked before an answer came may be blocked no longer.
+            if running.is_empty() && !self.collect(Duration::ZERO, out) {
+                return Ok(());
+            }
+            if let Some(session) = running.first().filter(|_| Instant::now() > deadline) {
+                let label = &self.sessions[usize::from(session.0)].label;
+                return Err(failure(format!(
+                    "session `{label}` has run for {} s and is neither done nor blocked",
+                    RUN_TIMEOUT.as_secs()
+                )));
+            }
+            poll = (poll * 2).min(POLL.1);
+        }
+    }
+
+    /// Those of `busy` that the server does not call blocked.
+    fn running(&mut self, busy: &[(SessionId, i64)]) -> Result<Vec<SessionId>, StageError> {
+        let all = self.backends();
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.running(busy, &all)),
+            // With a busy timeout of 0 nothing waits.
+            Server::Sqlite(_) => Ok(busy.iter().map(|(session, _)| *session).collect()),
+        }
+    }
+
+    fn sorted(mut completions: Vec<Completion>) -> Vec<Completion> {
+        completions.sort_by_key(|completion| completion.session);
+        completions
+    }
+}
+
+fn runtime() -> Result<Runtime, StageError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("rowlock-live")
+        .enable_all()
+        .build()
+        .map_err(|cause| failure(format!("cannot start threads: {cause}")))
+}
+
+fn session_id(index: usize) -> SessionId {
+    SessionId(u8::try_from(index).expect("connect() refuses more sessions than have numbers"))
+}
+
+impl Stage for RealStage {
+    fn dialect(&self) -> Dialect {
+        match &self.server {
+            Server::Postgres(_) => Dialect::Postgres,
+            Server::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+
+    fn version(&mut self) -> Result<String, StageError> {
+        Ok(match &self.server {
+            Server::Postgres(server) => server.version(),
+            Server::Sqlite(server) => server.version(),
+        })
+    }
+
+    fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
+        self.sessions.clear();
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.reset(setup)),
+            Server::Sqlite(server) => self.runtime.block_on(server.reset(setup)),
+        }
+    }
+
+    fn connect(
+        &mut self,
+        label: &str,
+        isolation: Option<Isolation>,
+    ) -> Result<SessionId, StageError> {
+        let index = self.sessions.len();
+        let number = u8::try_from(index).map_err(|_| failure("too many sessions"))?;
+        let id = SessionId(number);
+        let connected = match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.connect(id, label, isolation)),
+            Server::Sqlite(server) => self.runtime.block_on(server.connect(isolation)),
+        };
+        self.sessions.push(Slot {
+            session: connected?,
+            label: label.to_owned(),
+            busy: None,
+            unheard: false,
+        });
+        Ok(id)
+    }
+
+    fn send(&mut self, session: SessionId, statement: &Statement) -> Result<(), StageError> {
+        let slot = self.slot(session)?;
+        if slot.busy.is_some() {
+            return Err(failure(format!("session `{}` is busy", slot.label)));
+        }
+        slot.busy = Some(if statement.batch {
+            Request::Batch(slot.session.start_batch(&statement.sql))
+        } else {
+            Request::Exec(slot.session.start_exec(&statement.sql, &statement.args))
+        });
+        Ok(())
+    }
+
+    fn settle(&mut self, _first: Option<SessionId>) -> Result<Vec<Completion>, StageError> {
+        let mut completions = Vec::new();
+        self.rest(&mut completions)?;
+        Ok(RealStage::sorted(completions))
+    }
+
+    fn blocked(&mut self) -> Result<Vec<Blocked>, StageError> {
+        let (busy, all) = (self.busy(), self.backends());
+        match &mut self.server {
+            Server::Postgres(server) => {
+                let labels: Vec<&str> = self.sessions.iter().map(|s| s.label.as_str()).collect();
+                self.runtime.block_on(server.blocked(&busy, &all, &labels))
+            }
+            Server::Sqlite(_) => Ok(Vec::new()),
+        }
+    }
+
+    fn deadlock(&mut self, victim: SessionId) -> Result<Vec<Completion>, StageError> {
+        let label = self.slot(victim)?.label.clone();
+        let time = match &self.server {
+            Server::Postgres(server) => server.victim_timeout(),
+            Server::Sqlite(_) => return Err(failure("SQLite has no deadlocks")),
+        };
+        let mut completions = Vec::new();
+        if !self.collect(time, &mut completions) {
+            return Err(failure(format!(
+                "no deadlock was found within {} s that would end the statement of `{label}`",
+                time.as_secs()
+            )));
+        }
+        self.rest(&mut completions)?;
+        Ok(RealStage::sorted(completions))
+    }
+
+    fn plan_victims(&mut self, victims: &[SessionId]) -> Result<(), StageError> {
+        match &mut self.server {
+            Server::Postgres(server) => {
+                let open: Vec<(SessionId, &mut RealSession)> = self
+                    .sessions
+                    .iter_mut()
+                    .enumerate()
+                    .map(|(i, slot)| (session_id(i), &mut slot.session))
+                    .collect();
+                self.runtime.block_on(server.plan_victims(victims, open))
+            }
+            Server::Sqlite(_) => Ok(()),
+        }
+    }
+
+    fn drop_client(&mut self, session: SessionId) -> Result<(), StageError> {
+        // The connection stays open and unused: what a server sees of a machine that lost its
+        // network. It notices when somebody terminates the session.
+        let is_embedded = matches!(self.server, Server::Sqlite(_));
+        self.slot(session)?.unheard = true;
+        if is_embedded {
+            return self.terminate(session);
+        }
+        Ok(())
+    }
+
+    fn terminate(&mut self, session: SessionId) -> Result<(), StageError> {
+        let backend = self.slot(session)?.session.backend();
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.terminate(backend)),
+            Server::Sqlite(_) => {
+                let open = std::mem::replace(
+                    &mut self.slot(session)?.session,
+                    RealSession::closed(Dialect::Sqlite),
+                );
+                self.runtime
+                    .block_on(open.close())
+                    .map_err(failed("cannot close a session"))
+            }
+        }
+    }
+
+    fn advance(&mut self, by: Duration) -> Result<(), StageError> {
+        // The sessions live on threads of their own.
+        std::thread::sleep(by);
+        Ok(())
+    }
+
+    fn query(&mut self, sql: &str) -> Result<Result<Reply, DbError>, StageError> {
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.query(sql)),
+            Server::Sqlite(server) => self.runtime.block_on(server.query(sql)),
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! The stage on PostgreSQL.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rowlock_model::schedule::SessionId;
+use rowlock_model::{DbError, ErrorClass, Isolation, Reply, Session, Value};
+use rowlock_scenarios::stage::{Blocked, StageError};
+
+use super::{DeadlockTimeouts, failed, failure};
+use crate::postgres::{PostgresLink, PostgresTarget};
+use crate::server::PostgresServer;
+use crate::session::{Link, RealSession};
+use crate::target::Target;
+
+/// How long the stage's own queries wait for a lock before they give up: it never joins a queue
+/// for longer, since those behind it would wait for it.
+const OBSERVER_LOCK_TIMEOUT: &str = "2s";
+
+/// What the stage may do with the server.
+#[derive(Debug)]
+enum Ownership {
+    /// The server is ours: a database is dropped and created for each run.
+    Server {
+        // Kept for its life.
+        _server: Arc<PostgresServer>,
+        admin: Box<PostgresLink>,
+    },
+    /// One database is at our disposal: it is emptied for each run.
+    Database,
+}
+
+#[derive(Debug)]
+pub(super) struct PostgresStage {
+    // Sessions before the server that they are on.
+    observer: Option<PostgresLink>,
+    ownership: Ownership,
+    target: PostgresTarget,
+    timeouts: DeadlockTimeouts,
+    /// Deadlock timeouts are a superuser's to set.
+    is_superuser: bool,
+    victims: Vec<SessionId>,
+    version: String,
+}
+
+impl PostgresStage {
+    pub(super) async fn on_server(
+        server: Arc<PostgresServer>,
+        timeouts: DeadlockTimeouts,
+    ) -> Result<PostgresStage, StageError> {
+        let admin = server
+            .target("postgres")
+            .with_application_name("rowlock admin")
+            .connect()
+            .await
+            .map_err(failed("cannot connect to the throwaway server"))?;
+        let version = admin.version();
+        Ok(PostgresStage {
+            observer: None,
+            target: server.target(&server.fresh_database_name()),
+            ownership: Ownership::Server {
+                _server: server,
+                admin: Box::new(admin),
+            },
+            timeouts,
+            is_superuser: true,
+            victims: Vec::new(),
+            version,
+        })
+    }
+
+    /// On a database that is there already. Nothing but reading is done before its mark was seen.
+    pub(super) async fn on_url(
+        target: &PostgresTarget,
+        timeouts: DeadlockTimeouts,
+    ) -> Result<PostgresStage, StageError> {
+        let mut observer = target
+            .with_application_name("rowlock observer")
+            .connect()
+            .await
+            .map_err(failed("cannot connect to the server"))?;
+        let reply = observer
+            .exec(
+                "SELECT pg_catalog.shobj_description(d.oid, 'pg_database'), r.rolsuper, d.datname \
+                 FROM pg_catalog.pg_database d, pg_catalog.pg_roles r \
+                 WHERE d.datname = pg_catalog.current_database() AND r.rolname = current_user",
+                &[],
+            )
+            .await
+            .map_err(failed("cannot look at the database"))?;
+        let row = reply
+            .rows
+            .first()
+            .ok_or_else(|| failure("the database cannot be looked up"))?;
+        let comment = row[0].as_str().unwrap_or("");
+        let name = row[2].as_str().unwrap_or("").to_owned();
+        if !comment.contains(Target::DISPOSABLE) && !name.ends_with("_rowlock") {
+            return Err(failure(format!(
+                "database `{name}` is not marked as disposable: a run drops everything in it and \
+                 ends the sessions of others; to allow that: COMMENT ON DATABASE {} IS '{}'",
+                quote_identifier(&name),
+                Target::DISPOSABLE
+            )));
+        }
+        Ok(PostgresStage {
+            version: observer.version(),
+            observer: Some(observer),
+            ownership: Ownership::Database,
+            target: target.clone(),
+            timeouts,
+            is_superuser: row[1].as_bool().unwrap_or(false),
+            victims: Vec::new(),
+        })
+    }
+
+    pub(super) fn version(&self) -> String {
+        self.version.clone()
+    }
+
+    pub(super) async fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
+        self.victims.clear();
+        match &mut self.ownership {
+            Ownership::Server { admin, .. } => {
+                self.observer = None;
+                let name = quote_identifier(self.target.database());
+                for sql in [
+                    format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
+                    format!("CREATE DATABASE {name}"),
+                ] {
+                    admin
+                        .exec(&sql, &[])
+                        .await
+                        .map_err(failed("cannot create a fresh database"))?;
+                }
+                // Types of the old database may have the numbers of new ones.
+                self.target = self.target.with_database(self.target.database());
+            }
+            Ownership::Database => self.empty_database().await?,
+        }
+        self.run_setup(setup).await?;
+        if self.observer.is_none() {
+            let observer = self
+                .target
+                .with_application_name("rowlock observer")
+                .with_setting("lock_timeout", OBSERVER_LOCK_TIMEOUT)
+                .connect()
+                .await
+                .map_err(failed("cannot connect to the fresh database"))?;
+            self.observer = Some(observer);
+        }
+        Ok(())
+    }
+
+    /// Ends all other sessions of the database, and drops all that is in it.
+    async fn empty_database(&mut self) -> Result<(), StageError> {
+        let observer = self.observer()?;
+        observer
+            .exec(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
+                 WHERE datname = current_database() AND pid <> pg_backend_pid() \
+                 AND backend_type = 'client backend'",
+                &[],
+            )
+            .await
+            .map_err(failed("cannot end the sessions of an earlier run"))?;
+        let batch = observer.batch(EMPTY_DATABASE).await;
+        match batch.map(|batch| batch.error) {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) | Err(error) => Err(failed("cannot empty the database")(error)),
+        }
+    }
+
+    async fn run_setup(&self, setup: &[String]) -> Result<(), StageError> {
+        if setup.is_empty() {
+            return Ok(());
+        }
+        let mut session = self
+            .target
+            .with_application_name("rowlock set-up")
+            .connect()
+            .await
+            .map_err(failed("cannot connect for the set-up"))?;
+        for script in setup {
+            let batch = session.batch(script).await;
+            match batch.map(|batch| batch.error) {
+                Ok(None) => {}
+                Ok(Some(error)) | Err(error) => {
+                    return Err(failure(format!(
+                        "set-up failed: error {}: {}{}",
+                        error.code,
+                        error.message,
+                        place(script, error.position)
+                    )));
+                }
+            }
+        }
+        session
+            .close()
+            .await
+            .map_err(failed("the set-up session was lost"))
+    }
+
+    fn observer(&mut self) -> Result<&mut PostgresLink, StageError> {
+        self.observer
+            .as_mut()
+            .ok_or_else(|| failure("the stage has no database yet: reset it first"))
+    }
+
+    pub(super) async fn connect(
+        &mut self,
+        id: SessionId,
+        label: &str,
+        isolation: Option<Isolation>,
+    ) -> Result<RealSession, StageError> {
+        let mut target = self.target.with_application_name(label);
+        if let Some(isolation) = isolation {
+            target = target.with_isolation(isolation);
+        }
+        if self.is_superuser {
+            target = target.with_setting("deadlock_timeout", &self.deadlock_timeout(id));
+        }
+        let link = target
+            .connect()
+            .await
+            .map_err(failed(&format!("session `{label}` cannot connect")))?;
+        Ok(RealSession::on_postgres(link))
+    }
+
+    /// In the server's notation.
+    fn deadlock_timeout(&self, session: SessionId) -> String {
+        let timeout = match self.victims.contains(&session) {
+            true => self.timeouts.victim,
+            false => self.timeouts.other,
+        };
+        format!("{}ms", timeout.as_millis())
+    }
+
+    /// How long to wait for a deadlock to be found.
+    pub(super) fn victim_timeout(&self) -> Duration {
+        self.timeouts.victim + Duration::from_secs(10)
+    }
+
+    pub(super) async fn plan_victims(
+        &mut self,
+        victims: &[SessionId],
+        open: Vec<(SessionId, &mut RealSession)>,
+    ) -> Result<(), StageError> {
+        self.victims = victims.to_vec();
+        if !self.is_superuser {
+            return match victims.is_empty() {
+                true => Ok(()),
+                false => Err(failure(
+                    "deadlock victims can be planned as a superuser only (deadlock_timeout)",
+                )),
+            };
+        }
+        for (id, session) in open {
+            let sql = format!("SET deadlock_timeout = '{}'", self.deadlock_timeout(id));
+            session
+                .exec(&sql, &[])
+                .await
+                .map_err(failed("cannot set a deadlock timeout"))?;
+        }
+        Ok(())
+    }
+
+    /// Those of `busy` that the server does not call blocked by one of `all`.
+    pub(super) async fn running(
+        &mut self,
+        busy: &[(SessionId, i64)],
+        all: &[(SessionId, i64)],
+    ) -> Result<Vec<SessionId>, StageError> {
+        // As PostgreSQL's isolation tester asks. A blocker with the number 0 is a prepared
+        // transaction, which that tester does not count.
+        let sql = format!(
+            "SELECT pid FROM unnest('{}'::int[]) AS pid \
+             WHERE NOT (pg_isolation_test_session_is_blocked(pid, '{}') \
+             OR 0 = ANY (pg_blocking_pids(pid)))",
+            pids(busy),
+            pids(all)
+        );
+        let reply = self.ask(&sql).await?;
+        let running: Vec<i64> = reply
+            .rows
+            .iter()
+            .filter_map(|row| row[0].as_int())
+            .collect();
+        Ok(busy
+            .iter()
+            .filter(|(_, pid)| running.contains(pid))
+            .map(|(session, _)| *session)
+            .collect())
+    }
+
+    pub(super) async fn blocked(
+        &mut self,
+        busy: &[(SessionId, i64)],
+        all: &[(SessionId, i64)],
+        labels: &[&str],
+    ) -> Result<Vec<Blocked>, StageError> {
+        if busy.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sql = format!(
+            "SELECT b.pid, pg_blocking_pids(b.pid), l.locktype, l.mode, \
+             CASE WHEN l.relation IS NOT NULL THEN l.relation::regclass::text END, \
+             l.page, l.tuple, l.classid, l.objid, l.objsubid, holder.pid \
+             FROM unnest('{}'::int[]) AS b(pid) \
+             LEFT JOIN pg_locks l ON l.pid = b.pid AND NOT l.granted \
+             LEFT JOIN pg_locks holder ON holder.granted AND holder.pid <> b.pid \
+             AND holder.transactionid = l.transactionid \
+             WHERE pg_isolation_test_session_is_blocked(b.pid, '{}') \
+             OR 0 = ANY (pg_blocking_pids(b.pid))",
+            pids(busy),
+            pids(all)
+        );
+        let reply = self.ask(&sql).await?;
+        let session_of = |pid: i64| all.iter().find(|(_, p)| *p == pid).map(|(s, _)| *s);
+        let mut blocked: Vec<Blocked> = Vec::new();
+        for row in reply.rows.iter() {
+            let Some(session) = row[0].as_int().and_then(session_of) else {
+                continue;
+            };
+            let mut blockers: Vec<SessionId> = match &row[1] {
+                Value::Array(pids) => pids
+                    .iter()
+                    .filter_map(|pid| session_of(pid.as_int()?))
+                    .collect(),
+                _ => Vec::new(),
+            };
+            blockers.sort();
+            blockers.dedup();
+            let holder = row[10]
+                .as_int()
+                .and_then(session_of)
+                .and_then(|s| labels.get(usize::from(s.0)));
+            blocked.push(Blocked {
+                session,
+                blockers,
+                object: describe(row, holder.copied()),
+            });
+        }
+        blocked.sort_by_key(|b| b.session);
+        blocked.dedup_by_key(|b| b.session);
+        Ok(blocked)
+    }
+
+    async fn ask(&mut self, sql: &str) -> Result<Reply, StageError> {
+        self.observer()?
+            .exec(sql, &[])
+            .await
+            .map_err(failed("cannot ask the server who is blocked"))
+    }
+
+    pub(super) async fn terminate(&mut self, pid: i64) -> Result<(), StageError> {
+        self.observer()?
+            .exec(&format!("SELECT pg_terminate_backend({pid}, 10000)"), &[])
+            .await
+            .map_err(failed("cannot end a session"))?;
+        Ok(())
+    }
+
+    pub(super) async fn query(&mut self, sql: &str) -> Result<Result<Reply, DbError>, StageError> {
+        match self.observer()?.exec(sql, &[]).await {
+            Err(error) if error.class == ErrorClass::ConnectionLost => {
+                Err(failed("the observing session was lost")(error))
+            }
+            answer => Ok(answer),
+        }
+    }
+}
+
+/// As the text of an `int[]`.
+fn pids(sessions: &[(SessionId, i64)]) -> String {
+    let pids: Vec<String> = sessions.iter().map(|(_, pid)| pid.to_string()).collect();
+    format!("{{{}}}", pids.join(","))
+}
+
+/// The lock that a row of [`PostgresStage::blocked`] waits for, in words.
+fn describe(row: &[Value], holder: Option<&str>) -> String {
+    let text = |i: usize| match &row[i] {
+        Value::Null => "?".to_owned(),
+        value => value.to_string(),
+    };
+    match row[2].as_str() {
+        Some("transactionid") => match holder {
+            Some(label) => format!("the end of the transaction of {label}"),
+            None => "the end of a transaction".to_owned(),
+        },
+        Some("tuple") => format!("row ({},{}) of {}", text(5), text(6), text(4)),
+        Some("relation") => format!("table {} ({})", text(4), text(3)),
+        // One 64-bit key has 1 here, two 32-bit keys have 2.
+        Some("advisory") if row[9] == Value::Int(1) => {
+            let half = |i: usize| row[i].as_int().unwrap_or(0);
+            format!("advisory lock {}", half(7) << 32 | half(8))
+        }
+        Some("advisory") => format!("advisory lock ({}, {})", text(7), text(8)),
+        Some(other) => format!("{other} ({})", text(3)),
+        None => "a safe snapshot".to_owned(),
+    }
+}
+
+fn quote_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// `, at "..."`: the text where an error points.
+fn place(script: &str, position: Option<usize>) -> String {
+    let mut place = String::new();
+    if let Some(rest) = position.and_then(|p| script.get(p..)) {
+        let line = rest.lines().next().unwrap_or("");
+        let _ = write!(
+            place,
+            ", at `{}`",
+            line.chars().take(60).collect::<String>()
+        );
+    }
+    place
+}
+
+/// Leaves a database as `CREATE DATABASE` makes it, as far as schemas and large objects go.
+const EMPTY_DATABASE: &str = r"
+DO $$
+DECLARE name text;
+BEGIN
+    FOR name IN SELECT extname FROM pg_extension WHERE extname <> 'plpgsql' LOOP
+        EXECUTE format('DROP EXTENSION IF EXISTS %I CASCADE', name);
+    END LOOP;
+    FOR name IN SELECT nspname FROM pg_namespace
+        WHERE nspname !~ '^pg_' AND nspname <> 'information_schema'
+    LOOP
+        EXECUTE format('DROP SCHEMA IF EXISTS %I CASCADE', name);
+    END LOOP;
+    PERFORM lo_unlink(oid) FROM pg_largeobject_metadata;
+    CREATE SCHEMA public;
+    GRANT USAGE ON SCHEMA public TO PUBLIC;
+END
+$$";

@@ -1,0 +1,140 @@
+//! What a run may be pointed at.
+
+use std::str::FromStr;
+
+use rowlock_model::{DbError, Dialect};
+
+use crate::error::UrlError;
+use crate::postgres::PostgresTarget;
+use crate::session::RealSession;
+use crate::sqlite::{Journal, SqliteTarget};
+
+/// A server to run on, as `--on` names it.
+///
+/// * `postgres`: a throwaway server from installed binaries;
+/// * `sqlite`, `sqlite:wal`: a temporary file with a rollback journal or a write-ahead log;
+/// * `postgres://...`: a database that somebody marked as disposable, see [`Target::DISPOSABLE`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Target {
+    /// A throwaway PostgreSQL server.
+    Postgres,
+    /// A temporary SQLite file.
+    Sqlite(Journal),
+    /// A PostgreSQL database that is there already.
+    PostgresUrl(Box<PostgresTarget>),
+}
+
+/// A target that is not understood. It repeats names, but never URLs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TargetError {
+    /// Not a name of a server.
+    #[error("unknown server `{0}`; expected postgres, sqlite, sqlite:wal, or a URL postgres://...")]
+    Unknown(String),
+    /// A URL of a server that is not supported here.
+    #[error("URLs of the scheme `{0}` are not supported; expected postgres://...")]
+    Scheme(String),
+    /// A URL that cannot be used.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+}
+
+impl Target {
+    /// What the comment of a database says that may be emptied and whose sessions may be killed:
+    /// `COMMENT ON DATABASE scratch IS 'rowlock: disposable'`. A database whose name ends with
+    /// `_rowlock` needs no comment.
+    pub const DISPOSABLE: &'static str = "rowlock: disposable";
+
+    /// Which database this is.
+    pub fn dialect(&self) -> Dialect {
+        match self {
+            Target::Postgres | Target::PostgresUrl(_) => Dialect::Postgres,
+            Target::Sqlite(_) => Dialect::Sqlite,
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Target, TargetError> {
+        match text {
+            "postgres" => return Ok(Target::Postgres),
+            "sqlite" => return Ok(Target::Sqlite(Journal::Rollback)),
+            "sqlite:wal" => return Ok(Target::Sqlite(Journal::Wal)),
+            _ => {}
+        }
+        match text.split_once("://") {
+            Some(("postgres" | "postgresql", _)) => Ok(Target::PostgresUrl(Box::new(
+                PostgresTarget::from_url(text)?,
+            ))),
+            Some((scheme, _)) => Err(TargetError::Scheme(scheme.to_owned())),
+            // Something with `@` may be a URL without its scheme, and hold a password.
+            None if text.contains('@') => Err(UrlError::Malformed.into()),
+            None => Err(TargetError::Unknown(text.to_owned())),
+        }
+    }
+}
+
+/// How to open a session.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Connector {
+    /// On PostgreSQL.
+    Postgres(Box<PostgresTarget>),
+    /// On an SQLite file.
+    Sqlite(SqliteTarget),
+}
+
+impl Connector {
+    /// Opens a session, with a name that the server shows where it has room for one.
+    ///
+    /// # Errors
+    /// The server refused or could not be reached.
+    pub async fn connect(&self, application_name: Option<&str>) -> Result<RealSession, DbError> {
+        match self {
+            Connector::Postgres(target) => {
+                let link = match application_name {
+                    Some(name) => target.with_application_name(name).connect().await?,
+                    None => target.connect().await?,
+                };
+                Ok(RealSession::on_postgres(link))
+            }
+            Connector::Sqlite(target) => Ok(RealSession::on_sqlite(target.connect().await?)),
+        }
+    }
+}
+
+impl From<PostgresTarget> for Connector {
+    fn from(target: PostgresTarget) -> Connector {
+        Connector::Postgres(Box::new(target))
+    }
+}
+
+impl From<SqliteTarget> for Connector {
+    fn from(target: SqliteTarget) -> Connector {
+        Connector::Sqlite(target)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_error_repeats_a_password() {
+        for text in [
+            "postgres://u:s3cret@[broken/db",
+            "postgres://u:s3cret@host:port/db",
+            "postgres://u:s3cret@host/db?sslmode=require",
+            "oracle://u:s3cret@host/db",
+            "u:s3cret@host/db",
+        ] {
+            let error = text.parse::<Target>().unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("s3cret"), "{text}");
+        }
+        let target: Target = "postgres://u:s3cret@host/db".parse().unwrap();
+        assert!(!format!("{target:?}").contains("s3cret"));
+    }
+}

@@ -1,0 +1,88 @@
+//! What only a real server can confirm.
+//!
+//! Where no PostgreSQL is installed these tests are ignored, by name; with `ROWLOCK_REQUIRE_LIVE=1`
+//! they fail instead.
+
+mod blocking;
+mod errors;
+mod seam;
+mod servers;
+mod sqlite;
+mod values;
+
+use std::sync::{Arc, OnceLock};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rowlock_model::{Dialect, Host, Reply, Session};
+use rowlock_real::server::{self, PostgresServer};
+use rowlock_real::{DeadlockTimeouts, RealHost, RealSession, RealStage};
+
+/// The result of a test.
+type TestResult = Result<(), Failed>;
+
+/// A named test.
+type Test = (&'static str, fn() -> TestResult);
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let installed = server::installed()
+        .iter()
+        .any(|found| found.dialect == Dialect::Postgres);
+    let required = std::env::var_os("ROWLOCK_REQUIRE_LIVE").is_some_and(|v| v != "0");
+    let on_postgres = [
+        values::TESTS,
+        errors::TESTS,
+        seam::TESTS,
+        blocking::TESTS,
+        servers::TESTS,
+    ];
+    let mut trials = Vec::new();
+    for (name, test) in on_postgres.concat() {
+        let trial = Trial::test(format!("postgres::{name}"), test);
+        trials.push(trial.with_ignored_flag(!installed && !required));
+    }
+    for (name, test) in sqlite::TESTS {
+        trials.push(Trial::test(format!("sqlite::{name}"), test));
+    }
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// The server that these tests share. Never dropped: the end of the process ends it.
+fn shared() -> Arc<PostgresServer> {
+    static SERVER: OnceLock<Arc<PostgresServer>> = OnceLock::new();
+    Arc::clone(SERVER.get_or_init(|| {
+        let server = PostgresServer::start().expect("a throwaway server starts");
+        Arc::new(server)
+    }))
+}
+
+/// Runs a test on its own threads.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new()
+        .expect("threads can be started")
+        .block_on(future)
+}
+
+/// A session in the database `postgres` of the shared server. Tests there use temporary tables.
+async fn session() -> RealSession {
+    RealHost::new("test", shared().target("postgres"))
+        .connect()
+        .await
+        .expect("the shared server accepts sessions")
+}
+
+/// Runs a statement that must succeed.
+async fn run(session: &mut RealSession, sql: &str) -> Reply {
+    match session.exec(sql, &[]).await {
+        Ok(reply) => reply,
+        Err(error) => panic!("{sql}: {error}"),
+    }
+}
+
+/// A stage with an empty database of its own.
+fn stage(setup: &str) -> RealStage {
+    use rowlock_scenarios::stage::Stage;
+    let mut stage = RealStage::on_server(shared(), DeadlockTimeouts::default()).expect("a stage");
+    stage.reset(&[setup.to_owned()]).expect("an empty database");
+    stage
+}

@@ -1,0 +1,664 @@
+//! Carrying out a choice.
+
+use std::sync::Arc;
+
+use rowlock_model::ErrorClass;
+use rowlock_model::schedule::{Choice, Loss, ProcessId, SessionId};
+
+use super::error::ExploreError;
+use super::monitor::{Remark, Seen, What};
+use super::trie::{Action, NodeId};
+use super::world::{
+    Budget, Client, Flaw, Happened, Line, Phase, Process, Timer, World, broken, terminated,
+};
+use crate::database::{Answer, Database, Internal, Progress, Request};
+use crate::host::{Event, Finish, Given};
+
+/// Rounds of a step function without a request after which it counts as spinning.
+const EMPTY_ROUNDS_MAX: u32 = 1_000;
+
+impl<D: Database> World<D> {
+    /// Carries out a choice that [`choices`](World::choices) listed.
+    pub(crate) fn apply(&mut self, choice: Choice) -> Result<(), Flaw> {
+        self.happened.answer = None;
+        self.happened.process = self.process_of(choice).map(|p| p as u8);
+        self.happened.session = None;
+        self.happened.request = None;
+        self.happened.waits = false;
+        self.happened.finished = false;
+        self.happened.entered.clear();
+        let carried = self.carry_out(choice);
+        // Monitors hear of the event even if it ends the path: both may be worth reporting, and
+        // what a process says of itself comes first.
+        carried?;
+        if !self.monitors.is_empty() {
+            self.watch(choice)?;
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, choice: Choice) -> Result<(), Flaw> {
+        match choice {
+            Choice::Step(ProcessId(p), request) => self.step(usize::from(p), request.0),
+            Choice::Resume(s) => self.internal(s, Internal::Resume),
+            Choice::Deadlock(s) => self.internal(s, Internal::Deadlock),
+            Choice::Expire(s) => self.internal(s, Internal::Expire),
+            Choice::Crash(ProcessId(p)) => self.crash(usize::from(p)),
+            Choice::Notice(s) => {
+                self.happened.session = Some(s.0);
+                let server = self.server_id(usize::from(s.0));
+                self.on_server(usize::from(s.0), |db| db.terminate(server));
+                Ok(())
+            }
+            Choice::Kill(s) => self.kill(usize::from(s.0)),
+            Choice::Lose(ProcessId(p), request, loss) => self.lose(usize::from(p), request.0, loss),
+            Choice::Late(s) => self.late(usize::from(s.0)),
+            Choice::Advance(by) => {
+                self.spend(|budget| &mut budget.clock);
+                let now = self.db.now_micros();
+                self.db.set_now_micros(now + by);
+                Ok(())
+            }
+            Choice::Cancel(ProcessId(p), request) => {
+                self.spend(|budget| &mut budget.cancels);
+                let process = usize::from(p);
+                self.note_request(process, request.0);
+                self.deliver(process, Event::Cancel(request.0))
+            }
+        }
+    }
+
+    fn spend(&mut self, of: impl FnOnce(&mut Budget) -> &mut u32) {
+        let mut budget = self.budget;
+        *of(&mut budget) -= 1;
+        self.set_budget(budget);
+    }
+
+    /// Remembers which request the choice is about.
+    fn note_request(&mut self, process: usize, request: u32) {
+        let found = self.node(process).find(request).map(|(at, _)| at);
+        self.happened.request = found.map(|at| (self.processes[process].node, at));
+    }
+
+    /// Runs something in the server for the session `line`, and sees whom it meets there.
+    fn on_server<R>(&mut self, line: usize, run: impl FnOnce(&mut D) -> R) -> R {
+        if self.contention.found {
+            return run(&mut self.db);
+        }
+        self.db.begin_footprint();
+        let result = run(&mut self.db);
+        let process = self.lines[line].process;
+        for object in self.db.footprint().writes {
+            let first = *self.contention.writers.entry(object).or_insert(process);
+            if first != process {
+                self.contention.found = true;
+            }
+        }
+        result
+    }
+
+    fn step(&mut self, process: usize, request: u32) -> Result<(), Flaw> {
+        let node = self.processes[process].node;
+        let trie = &self.tries[self.actors[process].trie];
+        let (at, pending) = trie
+            .node(node)
+            .find(request)
+            .expect("a choice names a pending request");
+        self.happened.request = Some((node, at));
+        match &pending.action {
+            Action::Run(local, _) => {
+                let line = self.line(process, *local);
+                self.happened.session = Some(line as u8);
+                self.send(process, request, line, at)
+            }
+            Action::Connect => {
+                let local = trie.node(node).sessions;
+                let isolation = self.actors[process].isolation;
+                if self.lines.len() >= 200 {
+                    return Err(Flaw::Error(ExploreError::TooMany(format!(
+                        "process `{}` opens more and more sessions; bound its rounds",
+                        self.actors[process].name
+                    ))));
+                }
+                let id = self.db.connect(isolation);
+                debug_assert_eq!(self.line_of(id), self.lines.len());
+                self.happened.session = Some(self.lines.len() as u8);
+                self.add_line(Line::open(process, local));
+                self.deliver(process, Event::Reply(request, Given::Connected(Ok(()))))
+            }
+            Action::Sleep(_) => self.deliver(process, Event::Reply(request, Given::Slept)),
+        }
+    }
+
+    /// Sends the pending request at place `at` of a process's node.
+    fn send(&mut self, process: usize, request: u32, line: usize, at: usize) -> Result<(), Flaw> {
+        let state = self.lines[line];
+        // What was sent before its session was closed still arrives.
+        let orphan = self.node(process).pending[at].orphan;
+        if state.client == Client::Lost || (state.client == Client::Away && !orphan) {
+            let error = self.refusal(process, request, broken());
+            return self.answer(process, request, line, error);
+        }
+        if self.db.is_gone(self.server_id(line)) {
+            let client = Client::Lost;
+            self.set_line(line, Line { client, ..state });
+            let error = self.refusal(process, request, terminated());
+            return self.answer(process, request, line, error);
+        }
+        match self.submit(process, line, at) {
+            Progress::Done(answer) => self.answer(process, request, line, answer),
+            Progress::Waits => {
+                self.waits += 1;
+                self.contention.found = true;
+                self.happened.waits = true;
+                let running = Some(request);
+                self.set_line(line, Line { running, ..state });
+                Ok(())
+            }
+        }
+    }
+
+    /// Gives the request at place `at` of a process's node to the server.
+    fn submit(&mut self, process: usize, line: usize, at: usize) -> Progress {
+        self.statements += 1;
+        let server = self.server_id(line);
+        let node = self.processes[process].node;
+        let trie = self.actors[process].trie;
+        if self.contention.found {
+            let Action::Run(_, request) = &self.tries[trie].node(node).pending[at].action else {
+                unreachable!("only statements are sent");
+            };
+            return self.db.submit(server, request);
+        }
+        let request = self.request(process, at);
+        self.on_server(line, |db| db.submit(server, &request))
+    }
+
+    fn request(&self, process: usize, at: usize) -> Request {
+        match &self.node(process).pending[at].action {
+            Action::Run(_, request) => request.clone(),
+            Action::Connect | Action::Sleep(_) => unreachable!("only statements are sent"),
+        }
+    }
+
+    /// The answer of the matching kind that carries `error`.
+    fn refusal(&self, process: usize, request: u32, error: rowlock_model::DbError) -> Answer {
+        let batch = self
+            .node(process)
+            .find(request)
+            .is_some_and(|(_, pending)| {
+                matches!(pending.action, Action::Run(_, Request::Batch(_)))
+            });
+        match batch {
+            true => Answer::Batch(Err(error)),
+            false => Answer::Exec(Err(error)),
+        }
+    }
+
+    /// The client of `line` gets the answer to `request`.
+    fn answer(
+        &mut self,
+        process: usize,
+        request: u32,
+        line: usize,
+        answer: Answer,
+    ) -> Result<(), Flaw> {
+        if let Some(error) = error_of(&answer) {
+            self.contention.found |= matches!(
+                error.class,
+                ErrorClass::Serialization
+                    | ErrorClass::Deadlock
+                    | ErrorClass::Contention
+                    | ErrorClass::Unique
+            );
+            if error.class == ErrorClass::Unsupported {
+                return Err(Flaw::Unsupported(
+                    self.describe_unsupported(process, request, error),
+                ));
+            }
+        }
+        let mut state = self.lines[line];
+        state.running = None;
+        if state.client == Client::Open && self.db.is_gone(self.server_id(line)) {
+            state.client = Client::Lost;
+        }
+        self.set_line(line, state);
+        if self.recording || !self.monitors.is_empty() {
+            self.happened.answer = Some(answer.clone());
+        }
+        let orphan = self
+            .node(process)
+            .find(request)
+            .is_none_or(|(_, pending)| pending.orphan);
+        let given = match answer {
+            _ if orphan => Given::Forgotten,
+            Answer::Exec(result) => Given::Exec(result),
+            Answer::Batch(result) => Given::Batch(result),
+        };
+        self.deliver(process, Event::Reply(request, given))
+    }
+
+    fn describe_unsupported(
+        &self,
+        process: usize,
+        request: u32,
+        error: &rowlock_model::DbError,
+    ) -> String {
+        let node = self.node(process);
+        let text = match node.find(request).map(|(at, _)| node.ask(at)) {
+            Some(crate::host::Ask::Exec(_, sql, _) | crate::host::Ask::Batch(_, sql)) => sql,
+            _ => return error.message.to_string(),
+        };
+        match error.position {
+            Some(at) => format!("{}, at byte {at} of: {text}", error.message),
+            None => format!("{}, in: {text}", error.message),
+        }
+    }
+
+    /// Something that the server does by itself in a session.
+    fn internal(
+        &mut self,
+        session: SessionId,
+        event: impl FnOnce(SessionId) -> Internal,
+    ) -> Result<(), Flaw> {
+        let line = usize::from(session.0);
+        self.happened.session = Some(session.0);
+        let server = self.server_id(line);
+        let process = usize::from(self.lines[line].process);
+        let running = self.lines[line].running;
+        if let Some(request) = running {
+            self.note_request(process, request);
+        }
+        let event = event(server);
+        match self.on_server(line, |db| db.internal(event)) {
+            Progress::Waits => {
+                self.happened.waits = true;
+                Ok(())
+            }
+            Progress::Done(answer) => match running {
+                Some(request) if self.is_heard(line) => self.answer(process, request, line, answer),
+                _ => {
+                    let state = self.lines[line];
+                    self.set_line(
+                        line,
+                        Line {
+                            running: None,
+                            ..state
+                        },
+                    );
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// Whether somebody is there to take an answer of this session.
+    fn is_heard(&self, line: usize) -> bool {
+        let Line {
+            process, client, ..
+        } = self.lines[line];
+        let process = usize::from(process);
+        let running = self.processes[process].phase == Phase::Running;
+        // A closed session whose last statement is still under way belongs to its process.
+        running && (client == Client::Open || (client == Client::Away && self.has_request(line)))
+    }
+
+    fn has_request(&self, line: usize) -> bool {
+        let Line {
+            process, running, ..
+        } = self.lines[line];
+        running.is_some_and(|request| self.node(usize::from(process)).find(request).is_some())
+    }
+
+    fn crash(&mut self, process: usize) -> Result<(), Flaw> {
+        self.spend(|budget| &mut budget.crashes);
+        self.end_process(process, Phase::Crashed);
+        for line in 0..self.lines.len() {
+            let state = self.lines[line];
+            if usize::from(state.process) != process || state.client == Client::Away {
+                continue;
+            }
+            let client = Client::Away;
+            let running = None;
+            self.set_line(
+                line,
+                Line {
+                    client,
+                    running,
+                    ..state
+                },
+            );
+            let server = self.server_id(line);
+            if self.rules.prompt_notice && !self.db.is_gone(server) {
+                self.on_server(line, |db| db.terminate(server));
+            }
+        }
+        Ok(())
+    }
+
+    fn end_process(&mut self, process: usize, phase: Phase) {
+        let old = self.processes[process];
+        let node = NodeId::NONE;
+        self.set_process(process, Process { node, phase, ..old });
+        if self
+            .timers
+            .iter()
+            .any(|timer| usize::from(timer.process) == process)
+        {
+            let mut timers = self.timers.clone();
+            timers.retain(|timer| usize::from(timer.process) != process);
+            self.set_timers(timers);
+        }
+    }
+
+    fn kill(&mut self, line: usize) -> Result<(), Flaw> {
+        self.spend(|budget| &mut budget.kills);
+        self.happened.session = Some(line as u8);
+        let server = self.server_id(line);
+        self.on_server(line, |db| db.terminate(server));
+        let Line {
+            process, running, ..
+        } = self.lines[line];
+        let process = usize::from(process);
+        match running {
+            // The client hears of it at once if it waits for an answer, else when it asks next.
+            Some(request) => {
+                self.note_request(process, request);
+                let error = self.refusal(process, request, terminated());
+                self.answer(process, request, line, error)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn lose(&mut self, process: usize, request: u32, loss: Loss) -> Result<(), Flaw> {
+        self.spend(|budget| &mut budget.losses);
+        self.note_request(process, request);
+        let Some((at, pending)) = self.node(process).find(request) else {
+            unreachable!("a choice names a pending request");
+        };
+        let Action::Run(local, _) = pending.action else {
+            unreachable!("only statements are lost");
+        };
+        let line = self.line(process, local);
+        self.happened.session = Some(line as u8);
+        let mut state = self.lines[line];
+        state.client = Client::Lost;
+        match loss {
+            Loss::NotArrived => {}
+            Loss::ReplyLost => {
+                if let Progress::Done(answer) = self.submit(process, line, at)
+                    && let Some(error) = error_of(&answer)
+                    && error.class == ErrorClass::Unsupported
+                {
+                    return Err(Flaw::Unsupported(
+                        self.describe_unsupported(process, request, error),
+                    ));
+                }
+            }
+            Loss::StillRunning => {
+                let request = self.request(process, at);
+                state.late = Some(self.number_late(request));
+            }
+        }
+        self.set_line(line, state);
+        let error = self.refusal(process, request, broken());
+        self.answer(process, request, line, error)
+    }
+
+    /// Numbers a request that comes late; the same request has the same number.
+    fn number_late(&mut self, request: Request) -> u32 {
+        let known = self.late.iter().position(|late| *late == request);
+        known.unwrap_or_else(|| {
+            self.late.push(request);
+            self.late.len() - 1
+        }) as u32
+    }
+
+    fn late(&mut self, line: usize) -> Result<(), Flaw> {
+        self.happened.session = Some(line as u8);
+        let state = self.lines[line];
+        let number = state.late.expect("a choice names a late statement");
+        self.set_line(
+            line,
+            Line {
+                late: None,
+                ..state
+            },
+        );
+        let request = self.late[number as usize].clone();
+        let server = self.server_id(line);
+        self.statements += 1;
+        match self.on_server(line, |db| db.submit(server, &request)) {
+            Progress::Waits => self.happened.waits = true,
+            Progress::Done(answer) => {
+                if self.recording || !self.monitors.is_empty() {
+                    self.happened.answer = Some(answer);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A process is told something.
+    fn deliver(&mut self, process: usize, event: Event) -> Result<(), Flaw> {
+        let World {
+            db,
+            tries,
+            actors,
+            processes,
+            ..
+        } = self;
+        let actor = &actors[process];
+        let viewer = || super::trie::Viewer {
+            process,
+            name: Arc::clone(&actor.name),
+            now_micros: 0,
+        };
+        let now = db.now_micros() + actor.skew_micros;
+        let node = tries[actor.trie].advance(
+            processes[process].node,
+            event,
+            || super::trie::Viewer {
+                now_micros: now,
+                ..viewer()
+            },
+            &mut |sql| db.prepare(sql),
+        )?;
+        self.enter(process, node)
+    }
+
+    /// A process has come to rest at `node`: sessions are closed, sleeps begin, a next round does.
+    pub(super) fn enter(&mut self, process: usize, mut node: NodeId) -> Result<(), Flaw> {
+        for _ in 0..EMPTY_ROUNDS_MAX {
+            let Some(local) = self.rest_at(process, node)? else {
+                return Ok(());
+            };
+            let old = self.processes[process];
+            if self.rules.rounds > 0 {
+                if old.rounds + 1 >= self.rules.rounds {
+                    self.end_process(process, Phase::Done);
+                    return Ok(());
+                }
+                let rounds = old.rounds + 1;
+                self.set_process(process, Process { rounds, ..old });
+            }
+            self.reconnect(process);
+            let viewer = self.viewer(process);
+            let db = &mut self.db;
+            let trie = &mut self.tries[self.actors[process].trie];
+            node = trie.root(local, &viewer, &mut |sql| db.prepare(sql))?;
+        }
+        Err(Flaw::Error(ExploreError::Actor {
+            process: self.actors[process].name.to_string(),
+            detail: "its step function is called again and again without making a request"
+                .to_owned(),
+        }))
+    }
+
+    /// Takes over what a process did on its way to `node`. Returns the local state with which the
+    /// next round begins, if one does.
+    fn rest_at(&mut self, process: usize, id: NodeId) -> Result<Option<u32>, Flaw> {
+        if self.recording || !self.monitors.is_empty() {
+            self.happened.entered.push((process as u8, id));
+        }
+        let trie = self.actors[process].trie;
+        let closed = self.tries[trie].node(id).closed.len();
+        for at in 0..closed {
+            let local = self.tries[trie].node(id).closed[at];
+            let line = self.line(process, local);
+            let state = self.lines[line];
+            let client = Client::Away;
+            self.set_line(line, Line { client, ..state });
+        }
+        let old = self.processes[process];
+        self.set_process(process, Process { node: id, ..old });
+        self.begin_sleeps(process);
+        let failed = |property: &str, detail: &str| Flaw::Violation {
+            property: property.to_owned(),
+            detail: format!("{}: {detail}", self.actors[process].name),
+        };
+        match &self.tries[trie].node(id).finish {
+            None => Ok(None),
+            Some(Finish::Again(local)) => Ok(Some(*local)),
+            Some(Finish::Done) => {
+                self.happened.finished = true;
+                self.end_process(process, Phase::Done);
+                Ok(None)
+            }
+            Some(Finish::Failed(error)) => Err(failed("no process fails", error)),
+            Some(Finish::Panicked(message)) => Err(failed("no process panics", message)),
+            Some(Finish::Stuck(detail)) => Err(Flaw::Error(ExploreError::Actor {
+                process: self.actors[process].name.to_string(),
+                detail: detail.clone(),
+            })),
+        }
+    }
+
+    /// Sleeps that are new begin now; those that are over or dropped are forgotten.
+    fn begin_sleeps(&mut self, process: usize) {
+        let sleeps = |pending: &super::trie::Pending| match pending.action {
+            Action::Sleep(micros) => Some((pending.id, micros)),
+            Action::Run(..) | Action::Connect => None,
+        };
+        let none = !self
+            .node(process)
+            .pending
+            .iter()
+            .any(|p| sleeps(p).is_some());
+        if none && self.timers.is_empty() {
+            return;
+        }
+        let now = self.db.now_micros();
+        let mut timers = self.timers.clone();
+        timers.retain(|timer| usize::from(timer.process) != process);
+        for (request, micros) in self.node(process).pending.iter().filter_map(sleeps) {
+            let known = self
+                .timers
+                .iter()
+                .find(|timer| usize::from(timer.process) == process && timer.request == request);
+            timers.push(Timer {
+                process: process as u8,
+                request,
+                due: known.map_or(now.saturating_add(micros), |timer| timer.due),
+            });
+        }
+        timers.sort_unstable_by_key(|timer| (timer.process, timer.request));
+        self.set_timers(timers);
+    }
+
+    /// Sessions of the harness that were lost are replaced before the next round, as a pool would.
+    fn reconnect(&mut self, process: usize) {
+        for local in 0..self.actors[process].sessions as u16 {
+            let line = self.line(process, local);
+            if self.lines[line].client == Client::Open {
+                continue;
+            }
+            self.db.connect(self.actors[process].isolation);
+            self.add_line(Line::open(process, local));
+        }
+    }
+
+    /// Lets the monitors see what happened.
+    fn watch(&mut self, choice: Choice) -> Result<(), Flaw> {
+        let happened = std::mem::take(&mut self.happened);
+        let result = self.watch_all(choice, &happened);
+        self.happened = happened;
+        result
+    }
+
+    fn watch_all(&mut self, choice: Choice, happened: &Happened) -> Result<(), Flaw> {
+        let process = happened.process.map(|p| ProcessId(p));
+        let name = match process {
+            Some(ProcessId(p)) => Arc::clone(&self.actors[usize::from(p)].name),
+            None => "".into(),
+        };
+        let label = self.label(happened);
+        let event = Seen {
+            choice,
+            process,
+            name: &name,
+            what: What::Other,
+        };
+        let what = match happened.session {
+            Some(session) if happened.waits || happened.answer.is_some() => What::Statement {
+                session: SessionId(session),
+                step: label.as_deref(),
+                answer: happened.answer.as_ref(),
+            },
+            _ => What::Other,
+        };
+        self.show(&Seen { what, ..event })?;
+        for (entered, node) in &happened.entered {
+            let trie = self.actors[usize::from(*entered)].trie;
+            let notes = self.tries[trie].node(*node).notes.clone();
+            for note in &notes {
+                let what = What::Note {
+                    name: &note.name,
+                    values: &note.values,
+                };
+                self.show(&Seen { what, ..event })?;
+            }
+        }
+        if happened.finished {
+            let what = What::Finished;
+            self.show(&Seen { what, ..event })?;
+        }
+        Ok(())
+    }
+
+    /// The name of the step that a choice was about.
+    pub(super) fn label(&self, happened: &Happened) -> Option<Arc<str>> {
+        let (node, at) = happened.request?;
+        let process = usize::from(happened.process?);
+        let trie = &self.tries[self.actors[process].trie];
+        trie.node(node).pending[at].label.clone()
+    }
+
+    fn show(&mut self, seen: &Seen<'_>) -> Result<(), Flaw> {
+        for at in 0..self.monitors.len() {
+            let state = self.monitor_states[at];
+            let (after, remark) = self.monitors[at].see(state, seen);
+            self.set_monitor(at, after);
+            match remark {
+                Remark::Fine => {}
+                Remark::Happened => self.occurred[at] = true,
+                Remark::Violated(detail) => {
+                    return Err(Flaw::Violation {
+                        property: self.monitors[at].name().to_owned(),
+                        detail,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn error_of(answer: &Answer) -> Option<&rowlock_model::DbError> {
+    match answer {
+        Answer::Exec(Err(error)) | Answer::Batch(Err(error)) => Some(error),
+        Answer::Batch(Ok(batch)) => batch.error.as_ref(),
+        Answer::Exec(Ok(_)) => None,
+    }
+}

@@ -1,0 +1,492 @@
+//! The front: what is explored, within which bounds, and what must hold.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::hash::Hash;
+use std::ops::ControlFlow;
+
+use rowlock_model::Isolation;
+use rowlock_model::schedule::{Choice, Schedule};
+use rowlock_model::verdict::{Bounds, Counts, Exploration, Limits, Verdict, Violation};
+
+use super::check::Checks;
+use super::error::ExploreError;
+use super::monitor::{Monitor, NoDeadlock, Numbered, NumberedMonitor, StateProperty, When};
+use super::program::{Ending, ProcessSpec, StepEnding, Worker};
+use super::random::{Random, Sampler};
+use super::replay::Replayed;
+use super::search::{Found, OnProgress, Search};
+use super::trie::Trie;
+use super::world::{Flaw, World};
+use crate::database::{Answer, Database, Progress as Reached, Request, StatementId};
+
+/// Explores what processes do to each other in one database.
+///
+/// ```
+/// # use rowlock_sim::explore::Explorer;
+/// # use rowlock_sim::toy::{self, Toy};
+/// let exploration = Explorer::new(Toy::new(2))
+///     .steps("worker", (), toy::worker)
+///     .count(3)
+///     .run()?;
+/// assert_eq!(exploration.counts.states, 199);
+/// # Ok::<(), rowlock_sim::explore::ExploreError>(())
+/// ```
+pub struct Explorer<D> {
+    db: D,
+    setup: Vec<String>,
+    specs: Vec<ProcessSpec>,
+    bounds: Bounds,
+    limits: Limits,
+    properties: Vec<StateProperty>,
+    monitors: Vec<Box<dyn NumberedMonitor>>,
+    contention_expected: bool,
+    prompt_notice: bool,
+    may_hang: bool,
+}
+
+/// What an exploration found, beyond its verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Detailed {
+    /// The conclusion.
+    pub exploration: Exploration,
+    /// Exact number of interleavings covered, if it is finite and everything was explored.
+    pub interleavings: Option<f64>,
+    /// Polls spent on rebuilding processes and on auditing them.
+    pub rebuild_polls: u64,
+}
+
+impl<D> Debug for Explorer<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Explorer")
+            .field("processes", &self.specs)
+            .field("bounds", &self.bounds)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<D: Database> Explorer<D> {
+    /// Explores processes of this database, whose tables may have been set up already.
+    pub fn new(db: D) -> Explorer<D> {
+        Explorer {
+            db,
+            setup: Vec::new(),
+            specs: Vec::new(),
+            bounds: Bounds::default(),
+            limits: Limits::default(),
+            properties: Vec::new(),
+            monitors: Vec::new(),
+            contention_expected: true,
+            prompt_notice: false,
+            may_hang: false,
+        }
+    }
+
+    /// Runs a script before anything else, sent as one message.
+    #[must_use]
+    pub fn setup(mut self, sql: impl Into<String>) -> Explorer<D> {
+        self.setup.push(sql.into());
+        self
+    }
+
+    /// Adds a process that runs `main` once.
+    #[must_use]
+    pub fn process<F, Fut>(self, name: impl Into<String>, main: F) -> Explorer<D>
+    where
+        F: Fn(Worker) -> Fut + 'static,
+        Fut: Future + 'static,
+        Fut::Output: Ending,
+    {
+        self.add(ProcessSpec::new(name, main))
+    }
+
+    /// Adds a process that calls `step` again and again; see [`ProcessSpec::steps`].
+    #[must_use]
+    pub fn steps<L, F, Fut>(self, name: impl Into<String>, local: L, step: F) -> Explorer<D>
+    where
+        L: Clone + Eq + Hash + Debug + 'static,
+        F: Fn(Worker, L) -> Fut + 'static,
+        Fut: Future + 'static,
+        Fut::Output: StepEnding<L>,
+    {
+        self.add(ProcessSpec::steps(name, local, step))
+    }
+
+    /// Adds a process.
+    #[must_use]
+    pub fn add(mut self, spec: ProcessSpec) -> Explorer<D> {
+        self.specs.push(spec);
+        self
+    }
+
+    fn last(mut self, change: impl FnOnce(ProcessSpec) -> ProcessSpec) -> Explorer<D> {
+        let spec = self.specs.pop();
+        self.specs.extend(spec.map(change));
+        self
+    }
+
+    /// So many of the process that was added last.
+    #[must_use]
+    pub fn count(self, count: usize) -> Explorer<D> {
+        self.last(|spec| spec.count(count))
+    }
+
+    /// So many sessions for the process that was added last.
+    #[must_use]
+    pub fn sessions(self, sessions: usize) -> Explorer<D> {
+        self.last(|spec| spec.sessions(sessions))
+    }
+
+    /// The isolation level of the process that was added last.
+    #[must_use]
+    pub fn isolation(self, isolation: Isolation) -> Explorer<D> {
+        self.last(|spec| spec.isolation(isolation))
+    }
+
+    /// How far the clock of the process that was added last is ahead of the server's.
+    #[must_use]
+    pub fn skew_micros(self, skew_micros: i64) -> Explorer<D> {
+        self.last(|spec| spec.skew_micros(skew_micros))
+    }
+
+    /// The process that was added last may be cancelled; see [`ProcessSpec::cancellable`].
+    #[must_use]
+    pub fn cancellable(self) -> Explorer<D> {
+        self.last(ProcessSpec::cancellable)
+    }
+
+    /// How many faults may happen.
+    #[must_use]
+    pub fn bounds(mut self, bounds: Bounds) -> Explorer<D> {
+        self.bounds = bounds;
+        self
+    }
+
+    /// What the search may use.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Explorer<D> {
+        self.limits = limits;
+        self
+    }
+
+    fn property(mut self, name: impl Into<String>, when: When, sql: impl Into<String>) -> Self {
+        self.properties.push(StateProperty {
+            name: name.into(),
+            when,
+            sql: sql.into(),
+            query: StatementId(0),
+        });
+        self
+    }
+
+    /// In every committed state, this query returns no row.
+    #[must_use]
+    pub fn always(self, name: impl Into<String>, sql: impl Into<String>) -> Explorer<D> {
+        self.property(name, When::Always, sql)
+    }
+
+    /// In at least one committed state, this query returns a row.
+    #[must_use]
+    pub fn sometimes(self, name: impl Into<String>, sql: impl Into<String>) -> Explorer<D> {
+        self.property(name, When::Sometimes, sql)
+    }
+
+    /// When nothing is left to do, this query returns no row.
+    #[must_use]
+    pub fn at_end(self, name: impl Into<String>, sql: impl Into<String>) -> Explorer<D> {
+        self.property(name, When::AtEnd, sql)
+    }
+
+    /// A property that watches events.
+    #[must_use]
+    pub fn monitor(mut self, monitor: impl Monitor + 'static) -> Explorer<D> {
+        self.monitors.push(Box::new(Numbered::new(monitor)));
+        self
+    }
+
+    /// No statement ends as the victim of a deadlock.
+    #[must_use]
+    pub fn no_deadlock(self) -> Explorer<D> {
+        self.monitor(NoDeadlock)
+    }
+
+    /// Nothing needs to contend: switches the verdict `vacuous` for lack of contention off.
+    #[must_use]
+    pub fn without_contention(mut self) -> Explorer<D> {
+        self.contention_expected = false;
+        self
+    }
+
+    /// Processes that wait for ever are no violation.
+    #[must_use]
+    pub fn may_hang(mut self) -> Explorer<D> {
+        self.may_hang = true;
+        self
+    }
+
+    /// The server notices a crash at once. Hides what half-open connections do.
+    #[must_use]
+    pub fn prompt_notice(mut self) -> Explorer<D> {
+        self.prompt_notice = true;
+        self
+    }
+
+    /// Explores every interleaving within the bounds.
+    ///
+    /// # Errors
+    /// The exploration cannot be carried out; see [`ExploreError`].
+    pub fn run(self) -> Result<Exploration, ExploreError> {
+        self.run_with(&mut |_| ControlFlow::Continue(()))
+    }
+
+    /// As [`run`](Self::run), and reports its progress.
+    ///
+    /// # Errors
+    /// See [`run`](Self::run).
+    pub fn run_with(self, progress: &mut OnProgress<'_>) -> Result<Exploration, ExploreError> {
+        Ok(self.run_detailed(progress)?.exploration)
+    }
+
+    /// As [`run_with`](Self::run_with), with more figures.
+    ///
+    /// # Errors
+    /// See [`run`](Self::run).
+    pub fn run_detailed(self, progress: &mut OnProgress<'_>) -> Result<Detailed, ExploreError> {
+        let limits = self.limits.clone();
+        let mut run = match self.start()? {
+            Ok(run) => run,
+            Err(exploration) => return Ok(detailed(exploration)),
+        };
+        let found = Search::new(&mut run.world, &mut run.checks, &limits).run(progress)?;
+        run.conclude_search(found)
+    }
+
+    /// Runs interleavings at random.
+    ///
+    /// # Errors
+    /// See [`run`](Self::run).
+    pub fn random(
+        self,
+        random: Random,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<Exploration, ExploreError> {
+        let limits = self.limits.clone();
+        let mut run = match self.start()? {
+            Ok(run) => run,
+            Err(exploration) => return Ok(exploration),
+        };
+        let sampler = Sampler::new(&mut run.world, &mut run.checks, random.seed, &limits);
+        let sampled = sampler.run(random.executions, progress)?;
+        let mut counts = run.counts();
+        counts.states = sampled.states;
+        counts.transitions = sampled.transitions;
+        counts.executions = sampled.executions;
+        let verdict = match (sampled.violation, sampled.stopped) {
+            (Some(path), _) => {
+                let property = run.violated(&path)?.property;
+                let path = run.world.shrink(&mut run.checks, path, &property)?;
+                Verdict::Violated(Box::new(run.violated(&path)?))
+            }
+            (None, Some(limit)) => Verdict::Incomplete(limit),
+            (None, None) => match run.vacuous(sampled.ends) {
+                Some(why) => Verdict::Vacuous(why),
+                None => Verdict::Incomplete(format!(
+                    "{} random executions found nothing",
+                    sampled.executions
+                )),
+            },
+        };
+        Ok(run.exploration(verdict, counts))
+    }
+
+    /// Runs the choices of a schedule.
+    ///
+    /// # Errors
+    /// [`ExploreError::Schedule`] names the first event that is not possible; else see
+    /// [`run`](Self::run).
+    pub fn replay(self, schedule: &Schedule) -> Result<Replayed, ExploreError> {
+        let choices: Vec<Choice> = schedule.events.iter().map(|event| event.choice).collect();
+        match self.start()? {
+            Ok(mut run) => run.world.replay(&mut run.checks, &choices),
+            Err(exploration) => Ok(match exploration.verdict {
+                Verdict::Violated(violation) => Replayed {
+                    violation: Some((violation.property, violation.detail)),
+                    ..Replayed::default()
+                },
+                _ => Replayed::default(),
+            }),
+        }
+    }
+
+    /// Sets up and starts the processes. What is violated or not modelled before the first choice
+    /// is a conclusion already.
+    fn start(mut self) -> Result<Result<Run<D>, Exploration>, ExploreError> {
+        for sql in &self.setup {
+            set_up(&mut self.db, sql)?;
+        }
+        let mut checks = Checks {
+            properties: self.properties,
+            occurred: Vec::new(),
+            may_hang: self.may_hang,
+        };
+        checks.prepare(&mut self.db);
+        let mut world = World::new(
+            self.db,
+            &self.specs,
+            &self.bounds,
+            self.monitors,
+            self.prompt_notice,
+        )?;
+        let verdict = match world.start() {
+            Ok(()) => {
+                return Ok(Ok(Run {
+                    world,
+                    checks,
+                    bounds: self.bounds,
+                    contention_expected: self.contention_expected,
+                }));
+            }
+            Err(Flaw::Error(error)) => return Err(error),
+            Err(Flaw::Unsupported(what)) => Verdict::Incomplete(what),
+            Err(Flaw::Violation { property, detail }) => Verdict::Violated(Box::new(Violation {
+                property,
+                detail,
+                schedule: Schedule::default(),
+                matters: Vec::new(),
+            })),
+        };
+        Ok(Err(Exploration {
+            verdict,
+            bounds: self.bounds,
+            counts: Counts::default(),
+        }))
+    }
+}
+
+fn detailed(exploration: Exploration) -> Detailed {
+    Detailed {
+        exploration,
+        interleavings: None,
+        rebuild_polls: 0,
+    }
+}
+
+/// Runs a script in a session of its own.
+fn set_up(db: &mut impl Database, sql: &str) -> Result<(), ExploreError> {
+    let session = db.connect(None);
+    let failed = |error| ExploreError::Sql {
+        what: "the set-up".to_owned(),
+        error,
+    };
+    let progress = db.submit(session, &Request::Batch(sql.into()));
+    let batch = match progress {
+        Reached::Done(Answer::Batch(result)) => result.map_err(failed)?,
+        Reached::Done(Answer::Exec(_)) => unreachable!("a script was answered as a statement"),
+        Reached::Waits => {
+            return Err(failed(rowlock_model::DbError::unsupported(
+                "a set-up that waits",
+                None,
+            )));
+        }
+    };
+    db.terminate(session);
+    match batch.error {
+        Some(error) => Err(failed(error)),
+        None => Ok(()),
+    }
+}
+
+/// An exploration under way.
+struct Run<D> {
+    world: World<D>,
+    checks: Checks,
+    bounds: Bounds,
+    contention_expected: bool,
+}
+
+impl<D: Database> Run<D> {
+    fn counts(&self) -> Counts {
+        Counts {
+            statements: self.world.statements,
+            waits: self.world.waits,
+            polls: self.world.tries.iter().map(|trie: &Trie| trie.polls).sum(),
+            ..Counts::default()
+        }
+    }
+
+    fn exploration(self, verdict: Verdict, counts: Counts) -> Exploration {
+        Exploration {
+            verdict,
+            bounds: self.bounds,
+            counts,
+        }
+    }
+
+    fn conclude_search(mut self, found: Found) -> Result<Detailed, ExploreError> {
+        let mut counts = self.counts();
+        counts.states = found.states;
+        counts.transitions = found.transitions;
+        counts.terminal_states = found.terminal_states;
+        let mut interleavings = None;
+        let verdict = if !found.violations.is_empty() {
+            let world = &self.world;
+            let path = found.graph.smallest_path(
+                &found.violations,
+                |choice| world.process_of(choice),
+                world.actors.len(),
+            );
+            Verdict::Violated(Box::new(self.violated(&path)?))
+        } else if let Some(limit) = found.stopped {
+            Verdict::Incomplete(limit)
+        } else {
+            interleavings = found.graph.interleavings();
+            match self.vacuous(found.ends) {
+                Some(why) => Verdict::Vacuous(why),
+                None => Verdict::Holds,
+            }
+        };
+        let rebuild_polls = self.world.tries.iter().map(|trie| trie.rebuild_polls).sum();
+        Ok(Detailed {
+            exploration: self.exploration(verdict, counts),
+            interleavings,
+            rebuild_polls,
+        })
+    }
+
+    /// Runs a violating path again and writes down what it did.
+    fn violated(&mut self, path: &[Choice]) -> Result<Violation, ExploreError> {
+        let replayed = self.world.replay(&mut self.checks, path)?;
+        let (property, detail) = replayed
+            .violation
+            .expect("a path to a violation violates again");
+        Ok(Violation {
+            property,
+            detail,
+            schedule: replayed.schedule,
+            matters: replayed.matters,
+        })
+    }
+
+    /// Why the question was empty, if it was.
+    fn vacuous(&self, ends: u64) -> Option<String> {
+        for (at, property) in self.checks.properties.iter().enumerate() {
+            if property.when == When::Sometimes && !self.checks.occurred[at] {
+                return Some(format!("`{}` never happened", property.name));
+            }
+        }
+        for (at, monitor) in self.world.monitors.iter().enumerate() {
+            if monitor.must_happen() && !self.world.occurred[at] {
+                return Some(format!("`{}` never happened", monitor.name()));
+            }
+        }
+        let asks_about_ends = |p: &StateProperty| p.when == When::AtEnd;
+        if ends == 0 && self.checks.properties.iter().any(asks_about_ends) {
+            return Some("no run came to its end within the bounds".to_owned());
+        }
+        if self.contention_expected && !self.world.contention.found {
+            return Some("nothing contended".to_owned());
+        }
+        None
+    }
+}

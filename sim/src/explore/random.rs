@@ -1,0 +1,291 @@
+//! The random mode: seeded executions for what is too large to exhaust.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{Rng, SeedableRng};
+use rowlock_model::schedule::Choice;
+
+use super::check::Checks;
+use super::choices::is_work;
+use super::error::ExploreError;
+use super::hash::{BuildIdentity, Key};
+use super::search::{OnProgress, Progress};
+use super::world::{Flaw, World};
+use crate::database::Database;
+
+/// What to run at random.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Random {
+    /// The same seed gives the same executions.
+    pub seed: u64,
+    /// How many.
+    pub executions: u64,
+}
+
+/// One stream of random numbers a purpose, so that faults do not change the interleaving.
+const SCHEDULING: u64 = 0;
+const FAULTS: u64 = 1;
+
+/// Executions between two reports.
+const REPORT_EVERY: u64 = 1_024;
+
+/// What random executions found.
+#[derive(Debug, Default)]
+pub(crate) struct Sampled {
+    pub(crate) executions: u64,
+    pub(crate) transitions: u64,
+    pub(crate) states: u64,
+    pub(crate) ends: u64,
+    /// The choices of the first execution that violates a property.
+    pub(crate) violation: Option<Vec<Choice>>,
+    pub(crate) stopped: Option<String>,
+}
+
+pub(crate) struct Sampler<'a, D> {
+    world: &'a mut World<D>,
+    checks: &'a mut Checks,
+    scheduling: ChaCha8Rng,
+    faults: ChaCha8Rng,
+    visited: HashSet<Key, BuildIdentity>,
+    states_max: u64,
+    depth_max: u32,
+    /// Events of the longest execution so far: faults are spread over that length.
+    length: u64,
+    sampled: Sampled,
+}
+
+impl<'a, D: Database> Sampler<'a, D> {
+    pub(crate) fn new(
+        world: &'a mut World<D>,
+        checks: &'a mut Checks,
+        seed: u64,
+        limits: &rowlock_model::verdict::Limits,
+    ) -> Sampler<'a, D> {
+        let stream = |number| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(number);
+            rng
+        };
+        Sampler {
+            world,
+            checks,
+            scheduling: stream(SCHEDULING),
+            faults: stream(FAULTS),
+            visited: HashSet::default(),
+            states_max: limits.states,
+            depth_max: limits.depth,
+            length: 1,
+            sampled: Sampled::default(),
+        }
+    }
+
+    pub(crate) fn run(
+        mut self,
+        executions: u64,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<Sampled, ExploreError> {
+        self.checks.occurred.fill(false);
+        let mark = self.world.mark();
+        let mut path = Vec::new();
+        while self.sampled.executions < executions {
+            path.clear();
+            let flaw = self.execute(&mut path).err();
+            self.world.undo_to(mark);
+            self.sampled.executions += 1;
+            self.length = self.length.max(path.len() as u64);
+            match flaw {
+                None => {}
+                Some(Flaw::Error(error)) => return Err(error),
+                Some(Flaw::Unsupported(what)) => self.sampled.stopped = Some(what),
+                Some(Flaw::Violation { .. }) => {
+                    self.sampled.violation = Some(path);
+                    break;
+                }
+            }
+            if self.sampled.executions.is_multiple_of(REPORT_EVERY)
+                && let ControlFlow::Break(why) = progress(&self.progress())
+            {
+                self.sampled.stopped = Some(why);
+            }
+            if self.sampled.stopped.is_some() {
+                break;
+            }
+        }
+        self.sampled.states = self.visited.len() as u64;
+        Ok(self.sampled)
+    }
+
+    /// One execution from the initial state to an end.
+    fn execute(&mut self, path: &mut Vec<Choice>) -> Result<(), Flaw> {
+        let mut points = self.fault_points();
+        let mut choices = Vec::new();
+        self.checks.state(self.world)?;
+        let mut committed = self.world.db.committed_version();
+        loop {
+            choices.clear();
+            let work = self.world.choices(&mut choices);
+            let faults = choices.iter().filter(|c| !is_work(**c)).count();
+            if !work && !World::<D>::may_advance(&choices) {
+                if self.checks.end(self.world)? == super::check::End::Over {
+                    self.sampled.ends += 1;
+                }
+                return Ok(());
+            }
+            let due = points.last().is_some_and(|at| *at <= path.len() as u64);
+            let fault = faults > 0 && (due || !work);
+            if fault && due {
+                points.pop();
+            }
+            let choice = match fault {
+                true => {
+                    // Without work only time can help.
+                    let helps =
+                        |c: &Choice| !is_work(*c) && (work || matches!(c, Choice::Advance(_)));
+                    let among = choices.iter().filter(|c| helps(c)).count();
+                    let at = draw(&mut self.faults, among);
+                    *choices
+                        .iter()
+                        .filter(|c| helps(c))
+                        .nth(at)
+                        .expect("counted")
+                }
+                false => {
+                    let among = choices.len() - faults;
+                    let at = draw(&mut self.scheduling, among);
+                    *choices
+                        .iter()
+                        .filter(|c| is_work(**c))
+                        .nth(at)
+                        .expect("counted")
+                }
+            };
+            path.push(choice);
+            self.sampled.transitions += 1;
+            self.world.apply(choice)?;
+            let now = self.world.db.committed_version();
+            if now != committed {
+                committed = now;
+                self.checks.state(self.world)?;
+            }
+            if (self.visited.len() as u64) < self.states_max {
+                self.visited.insert(Key::from(self.world.fingerprint()));
+            }
+            if path.len() as u64 > u64::from(self.depth_max) {
+                self.sampled.stopped = Some(format!("depth {}", self.depth_max));
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where in this execution faults and clock moves happen: a random number of them within the
+    /// bounds, at points drawn over the length of an execution. Drawn event by event they would
+    /// nearly all happen at its beginning. Descending.
+    fn fault_points(&mut self) -> Vec<u64> {
+        let budget = self.world.budget;
+        let all = [
+            budget.crashes,
+            budget.kills,
+            budget.losses,
+            budget.clock,
+            budget.cancels,
+        ];
+        let most: usize = all.iter().map(|n| *n as usize).sum();
+        if most == 0 {
+            return Vec::new();
+        }
+        let count = draw(&mut self.faults, most + 1);
+        let length = self.length as usize;
+        let mut points: Vec<u64> = (0..count)
+            .map(|_| draw(&mut self.faults, length) as u64)
+            .collect();
+        points.sort_unstable_by(|a, b| b.cmp(a));
+        points
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            states: self.visited.len() as u64,
+            transitions: self.sampled.transitions,
+            depth: self.length as u32,
+            executions: self.sampled.executions,
+            memory_bytes: self.visited.capacity() as u64 * 17,
+        }
+    }
+}
+
+/// A number below `n`, near enough to uniform for small `n`.
+fn draw(rng: &mut ChaCha8Rng, n: usize) -> usize {
+    (u128::from(rng.next_u64()) * n as u128 >> 64) as usize
+}
+
+impl<D: Database> World<D> {
+    /// Makes a failing schedule smaller: leaves out stretches of events, then single ones, as long
+    /// as the same property still fails.
+    pub(crate) fn shrink(
+        &mut self,
+        checks: &mut Checks,
+        path: Vec<Choice>,
+        property: &str,
+    ) -> Result<Vec<Choice>, ExploreError> {
+        let mut best = path;
+        let mut size = best.len() / 2;
+        while size > 0 {
+            let mut at = 0;
+            while at < best.len() {
+                let mut shorter = best.clone();
+                shorter.drain(at..(at + size).min(best.len()));
+                match self.fails(checks, &shorter, property)? {
+                    Some(taken) => best = taken,
+                    None => at += size,
+                }
+            }
+            size /= 2;
+        }
+        Ok(best)
+    }
+
+    /// Runs those of `path` that are possible where they stand; what was run, if the property
+    /// fails.
+    fn fails(
+        &mut self,
+        checks: &mut Checks,
+        path: &[Choice],
+        property: &str,
+    ) -> Result<Option<Vec<Choice>>, ExploreError> {
+        let mark = self.mark();
+        let mut taken = Vec::new();
+        let mut enabled = Vec::new();
+        let mut flaw = checks.state(self).err();
+        for choice in path {
+            if flaw.is_some() {
+                break;
+            }
+            enabled.clear();
+            self.choices(&mut enabled);
+            if enabled.contains(choice) {
+                taken.push(*choice);
+                flaw = self
+                    .apply(*choice)
+                    .err()
+                    .or_else(|| checks.state(self).err());
+            }
+        }
+        if flaw.is_none() {
+            enabled.clear();
+            let work = self.choices(&mut enabled);
+            if !work && !World::<D>::may_advance(&enabled) {
+                flaw = checks.end(self).err();
+            }
+        }
+        self.undo_to(mark);
+        match flaw {
+            Some(Flaw::Error(error)) => Err(error),
+            Some(Flaw::Violation {
+                property: found, ..
+            }) if found == property => Ok(Some(taken)),
+            _ => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,524 @@
+//! The world that is explored: one simulated server, and the processes and clients around it.
+//!
+//! Everything outside the server is kept in small copyable records; each change notes the old
+//! record in a journal, so that the world can be put back, and adjusts a 128-bit sum of hashes, so
+//! that the fingerprint costs nothing to keep.
+
+use std::sync::Arc;
+
+use rowlock_model::schedule::{Choice, ProcessId, SessionId};
+use rowlock_model::verdict::Bounds;
+use rowlock_model::{DbError, Isolation};
+use rustc_hash::FxHashMap;
+
+use super::error::ExploreError;
+use super::hash::mix;
+use super::monitor::NumberedMonitor;
+use super::program::ProcessSpec;
+use super::trie::{NodeId, Trie, Viewer};
+use crate::database::{Answer, Database, Mark, Request};
+
+/// How far a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Running,
+    Done,
+    Crashed,
+}
+
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) node: NodeId,
+    pub(crate) phase: Phase,
+    /// Rounds begun; counted only if they are bounded.
+    pub(crate) rounds: u32,
+}
+
+/// What the client's side of a session knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// Connected, as far as it knows.
+    Open,
+    /// It was told that the connection is lost.
+    Lost,
+    /// It closed the connection, or crashed: nobody is there any more.
+    Away,
+}
+
+/// A session, seen from outside of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) process: u8,
+    /// Its number within the process.
+    pub(crate) local: u16,
+    pub(crate) client: Client,
+    /// The request of the process that the server has not answered yet.
+    pub(crate) running: Option<u32>,
+    /// A request that the server will get although its client was told of a loss.
+    pub(crate) late: Option<u32>,
+}
+
+/// A sleep under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timer {
+    pub(crate) process: u8,
+    pub(crate) request: u32,
+    /// The server's time at which it is over.
+    pub(crate) due: i64,
+}
+
+/// Faults that may still be injected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Budget {
+    pub(crate) crashes: u32,
+    pub(crate) kills: u32,
+    pub(crate) losses: u32,
+    pub(crate) clock: u32,
+    pub(crate) cancels: u32,
+}
+
+/// What an entry of the journal puts back.
+#[derive(Clone, Debug)]
+enum Old {
+    Process(u8, Process),
+    Line(u8, Line),
+    LineAdded,
+    Timers(Vec<Timer>),
+    Budget(Budget),
+    Monitor(u8, u32),
+}
+
+/// A position in both undo logs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorldMark {
+    db: Mark,
+    journal: usize,
+}
+
+/// Why a path ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// A property does not hold.
+    Violation { property: String, detail: String },
+    /// The simulator does not model what a process asks for.
+    Unsupported(String),
+    /// The exploration itself fails.
+    Error(ExploreError),
+}
+
+impl From<ExploreError> for Flaw {
+    fn from(error: ExploreError) -> Flaw {
+        Flaw::Error(error)
+    }
+}
+
+/// What the last choice did, for monitors and schedules.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Happened {
+    pub(crate) process: Option<u8>,
+    pub(crate) session: Option<u8>,
+    /// The node and the place of the request that was carried out or answered.
+    pub(crate) request: Option<(NodeId, usize)>,
+    pub(crate) answer: Option<Answer>,
+    pub(crate) waits: bool,
+    /// Nodes that processes entered.
+    pub(crate) entered: Vec<(u8, NodeId)>,
+    pub(crate) finished: bool,
+}
+
+/// One declared process after names were given.
+#[derive(Clone, Debug)]
+pub(crate) struct Actor {
+    pub(crate) name: Arc<str>,
+    pub(crate) trie: usize,
+    pub(crate) skew_micros: i64,
+    pub(crate) isolation: Option<Isolation>,
+    pub(crate) sessions: usize,
+    pub(crate) cancellable: bool,
+}
+
+/// Switches that change which choices there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rules {
+    /// A crash is noticed by the server at once: one event instead of several.
+    pub(crate) prompt_notice: bool,
+    /// Rounds of each process; 0 = no bound.
+    pub(crate) rounds: u32,
+}
+
+/// The world.
+pub(crate) struct World<D> {
+    pub(crate) db: D,
+    pub(crate) actors: Vec<Actor>,
+    pub(crate) tries: Vec<Trie>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) lines: Vec<Line>,
+    pub(crate) timers: Vec<Timer>,
+    pub(crate) budget: Budget,
+    pub(crate) monitors: Vec<Box<dyn NumberedMonitor>>,
+    pub(crate) monitor_states: Vec<u32>,
+    /// Monitors that have said so: what must happen has happened.
+    pub(crate) occurred: Vec<bool>,
+    pub(crate) rules: Rules,
+    /// Number of the server's session that is session 0 here; set-up may have used some.
+    pub(super) base: u8,
+    pub(super) late: Vec<Request>,
+    journal: Vec<Old>,
+    hash: u128,
+    pub(super) happened: Happened,
+    /// Whether [`Happened::answer`] is wanted.
+    pub(crate) recording: bool,
+    /// Statements given to the server so far.
+    pub(crate) statements: u64,
+    /// Statements that began to wait.
+    pub(crate) waits: u64,
+    pub(crate) contention: Contention,
+    pub(super) internals: Vec<crate::database::Internal>,
+}
+
+/// Whether processes got in each other's way at all.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contention {
+    pub(crate) found: bool,
+    /// First process that wrote an object.
+    pub(super) writers: FxHashMap<u64, u8>,
+}
+
+const PROCESS: u64 = 1;
+const LINE: u64 = 2;
+const TIMER: u64 = 3;
+const BUDGET: u64 = 4;
+const MONITOR: u64 = 5;
+const NOW: u64 = 6;
+const SERVER: u64 = 7;
+
+impl<D: Database> World<D> {
+    /// Opens the sessions of all processes in the order of declaration.
+    pub(crate) fn new(
+        mut db: D,
+        specs: &[ProcessSpec],
+        bounds: &Bounds,
+        monitors: Vec<Box<dyn NumberedMonitor>>,
+        prompt_notice: bool,
+    ) -> Result<World<D>, ExploreError> {
+        let mut actors = Vec::new();
+        let mut tries = Vec::new();
+        for spec in specs {
+            for copy in 1..=spec.count {
+                let name = match spec.count {
+                    1 => spec.name.clone(),
+                    _ => format!("{}-{copy}", spec.name),
+                };
+                actors.push(Actor {
+                    name: name.into(),
+                    trie: tries.len(),
+                    skew_micros: spec.skew_micros,
+                    isolation: spec.isolation,
+                    sessions: spec.sessions,
+                    cancellable: spec.cancellable,
+                });
+            }
+            tries.push(Trie::new(spec.program.clone(), db.dialect(), spec.sessions));
+        }
+        let sessions: usize = actors.iter().map(|actor| actor.sessions).sum();
+        if actors.len() > 200 || sessions > 200 {
+            return Err(ExploreError::TooMany(format!(
+                "{} processes with {sessions} sessions; at most 200 of each",
+                actors.len()
+            )));
+        }
+        let mut lines = Vec::new();
+        let mut base = None;
+        for (process, actor) in actors.iter().enumerate() {
+            for local in 0..actor.sessions {
+                let id = db.connect(actor.isolation);
+                base.get_or_insert(id.0);
+                lines.push(Line::open(process, local as u16));
+            }
+        }
+        let processes = vec![
+            Process {
+                node: NodeId::NONE,
+                phase: Phase::Running,
+                rounds: 0,
+            };
+            actors.len()
+        ];
+        let mut world = World {
+            db,
+            actors,
+            tries,
+            processes,
+            lines,
+            timers: Vec::new(),
+            budget: Budget {
+                crashes: bounds.crashes,
+                kills: bounds.kills,
+                losses: bounds.losses,
+                clock: bounds.clock,
+                cancels: bounds.cancels,
+            },
+            monitor_states: vec![0; monitors.len()],
+            occurred: vec![false; monitors.len()],
+            monitors,
+            rules: Rules {
+                prompt_notice,
+                rounds: bounds.rounds,
+            },
+            base: base.unwrap_or(0),
+            late: Vec::new(),
+            journal: Vec::new(),
+            hash: 0,
+            happened: Happened::default(),
+            recording: false,
+            statements: 0,
+            waits: 0,
+            contention: Contention::default(),
+            internals: Vec::new(),
+        };
+        world.hash = world.hash_anew();
+        Ok(world)
+    }
+
+    /// Starts every process. Done once, before the search.
+    pub(crate) fn start(&mut self) -> Result<(), Flaw> {
+        for process in 0..self.actors.len() {
+            let viewer = self.viewer(process);
+            let db = &mut self.db;
+            let trie = &mut self.tries[self.actors[process].trie];
+            let root = trie.root(0, &viewer, &mut |sql| db.prepare(sql))?;
+            self.enter(process, root)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn viewer(&self, process: usize) -> Viewer {
+        let actor = &self.actors[process];
+        Viewer {
+            process,
+            name: Arc::clone(&actor.name),
+            now_micros: self.db.now_micros() + actor.skew_micros,
+        }
+    }
+
+    /// The number of a session in the server.
+    pub(super) fn server_id(&self, line: usize) -> SessionId {
+        SessionId(self.base + line as u8)
+    }
+
+    /// A session of the server as numbered here.
+    pub(super) fn line_of(&self, session: SessionId) -> usize {
+        usize::from(session.0 - self.base)
+    }
+
+    /// The session that a process knows by its local number: the newest one, since a lost session
+    /// of the harness is replaced.
+    pub(super) fn line(&self, process: usize, local: u16) -> usize {
+        self.lines
+            .iter()
+            .rposition(|line| usize::from(line.process) == process && line.local == local)
+            .expect("a process asks only on its own sessions")
+    }
+
+    pub(crate) fn node(&self, process: usize) -> &super::trie::Node {
+        self.tries[self.actors[process].trie].node(self.processes[process].node)
+    }
+
+    /// The name of a session: that of its process, with the number if it has several.
+    pub(crate) fn session_name(&self, line: usize) -> Arc<str> {
+        let Line { process, local, .. } = self.lines[line];
+        let actor = &self.actors[usize::from(process)];
+        match actor.sessions {
+            1 if local == 0 => Arc::clone(&actor.name),
+            _ => format!("{}/{}", actor.name, local + 1).into(),
+        }
+    }
+
+    /// The process that acts in a choice.
+    pub(crate) fn process_of(&self, choice: Choice) -> Option<usize> {
+        match choice {
+            Choice::Step(ProcessId(p), _)
+            | Choice::Crash(ProcessId(p))
+            | Choice::Lose(ProcessId(p), ..)
+            | Choice::Cancel(ProcessId(p), _) => Some(usize::from(p)),
+            Choice::Resume(s)
+            | Choice::Deadlock(s)
+            | Choice::Expire(s)
+            | Choice::Notice(s)
+            | Choice::Kill(s)
+            | Choice::Late(s) => self
+                .lines
+                .get(usize::from(s.0))
+                .map(|line| usize::from(line.process)),
+            Choice::Advance(_) => None,
+        }
+    }
+
+    pub(crate) fn mark(&self) -> WorldMark {
+        WorldMark {
+            db: self.db.mark(),
+            journal: self.journal.len(),
+        }
+    }
+
+    pub(crate) fn undo_to(&mut self, mark: WorldMark) {
+        self.db.undo_to(mark.db);
+        while self.journal.len() > mark.journal {
+            let Some(old) = self.journal.pop() else { break };
+            match old {
+                Old::Process(at, old) => self.put_process(usize::from(at), old),
+                Old::Line(at, old) => self.put_line(usize::from(at), old),
+                Old::LineAdded => {
+                    let at = self.lines.len() - 1;
+                    self.hash = self.hash.wrapping_sub(self.lines[at].hash(at));
+                    self.lines.pop();
+                }
+                Old::Timers(old) => self.timers = old,
+                Old::Budget(old) => self.put_budget(old),
+                Old::Monitor(at, old) => self.put_monitor(usize::from(at), old),
+            }
+        }
+    }
+
+    /// The fingerprint of the whole world.
+    pub(crate) fn fingerprint(&mut self) -> u128 {
+        let now = self.db.now_micros();
+        let mut sum = self.hash.wrapping_add(mix(NOW, now as u64, 0));
+        for timer in &self.timers {
+            let who = u64::from(timer.process) << 32 | u64::from(timer.request);
+            sum = sum.wrapping_add(mix(TIMER, who, (timer.due - now) as u64));
+        }
+        let server = self.db.fingerprint();
+        sum.wrapping_add(mix(SERVER, server as u64, (server >> 64) as u64))
+    }
+
+    fn hash_anew(&self) -> u128 {
+        let mut sum = self.budget.hash();
+        for (at, process) in self.processes.iter().enumerate() {
+            sum = sum.wrapping_add(process.hash(at));
+        }
+        for (at, line) in self.lines.iter().enumerate() {
+            sum = sum.wrapping_add(line.hash(at));
+        }
+        for (at, state) in self.monitor_states.iter().enumerate() {
+            sum = sum.wrapping_add(mix(MONITOR, at as u64, u64::from(*state)));
+        }
+        sum
+    }
+
+    fn put_process(&mut self, at: usize, new: Process) {
+        let old = std::mem::replace(&mut self.processes[at], new);
+        self.hash = self.hash.wrapping_sub(old.hash(at));
+        self.hash = self.hash.wrapping_add(new.hash(at));
+    }
+
+    fn put_line(&mut self, at: usize, new: Line) {
+        let old = std::mem::replace(&mut self.lines[at], new);
+        self.hash = self.hash.wrapping_sub(old.hash(at));
+        self.hash = self.hash.wrapping_add(new.hash(at));
+    }
+
+    fn put_budget(&mut self, new: Budget) {
+        let old = std::mem::replace(&mut self.budget, new);
+        self.hash = self.hash.wrapping_sub(old.hash());
+        self.hash = self.hash.wrapping_add(new.hash());
+    }
+
+    fn put_monitor(&mut self, at: usize, new: u32) {
+        let old = std::mem::replace(&mut self.monitor_states[at], new);
+        let hash = |state: u32| mix(MONITOR, at as u64, u64::from(state));
+        self.hash = self.hash.wrapping_sub(hash(old));
+        self.hash = self.hash.wrapping_add(hash(new));
+    }
+
+    pub(super) fn set_process(&mut self, at: usize, new: Process) {
+        let old = self.processes[at];
+        if old != new {
+            self.journal.push(Old::Process(at as u8, old));
+            self.put_process(at, new);
+        }
+    }
+
+    pub(super) fn set_line(&mut self, at: usize, new: Line) {
+        let old = self.lines[at];
+        if old != new {
+            self.journal.push(Old::Line(at as u8, old));
+            self.put_line(at, new);
+        }
+    }
+
+    pub(super) fn add_line(&mut self, line: Line) {
+        self.journal.push(Old::LineAdded);
+        self.hash = self.hash.wrapping_add(line.hash(self.lines.len()));
+        self.lines.push(line);
+    }
+
+    pub(super) fn set_timers(&mut self, timers: Vec<Timer>) {
+        if timers != self.timers {
+            let old = std::mem::replace(&mut self.timers, timers);
+            self.journal.push(Old::Timers(old));
+        }
+    }
+
+    pub(super) fn set_budget(&mut self, new: Budget) {
+        self.journal.push(Old::Budget(self.budget));
+        self.put_budget(new);
+    }
+
+    pub(super) fn set_monitor(&mut self, at: usize, new: u32) {
+        let old = self.monitor_states[at];
+        if old != new {
+            self.journal.push(Old::Monitor(at as u8, old));
+            self.put_monitor(at, new);
+        }
+    }
+}
+
+impl Process {
+    fn hash(&self, at: usize) -> u128 {
+        let state = u64::from(self.node.0) << 8 | self.phase as u64;
+        mix(PROCESS << 32 | at as u64, state, u64::from(self.rounds))
+    }
+}
+
+impl Line {
+    pub(super) fn open(process: usize, local: u16) -> Line {
+        Line {
+            process: process as u8,
+            local,
+            client: Client::Open,
+            running: None,
+            late: None,
+        }
+    }
+
+    fn hash(&self, at: usize) -> u128 {
+        let owner = u64::from(self.process) << 16 | u64::from(self.local);
+        let client = owner << 8 | self.client as u64;
+        let number = |request: Option<u32>| request.map_or(0, |r| u64::from(r) + 1);
+        let requests = number(self.running) << 32 ^ number(self.late);
+        mix(LINE << 32 | at as u64, client, requests)
+    }
+}
+
+impl Budget {
+    fn hash(&self) -> u128 {
+        let a = u64::from(self.crashes) << 32 | u64::from(self.kills);
+        let b = u64::from(self.losses) << 32 | u64::from(self.clock);
+        mix(BUDGET << 32 | u64::from(self.cancels), a, b)
+    }
+}
+
+/// What a client is told when it uses a connection that the server ended.
+pub(super) fn terminated() -> DbError {
+    DbError::postgres(
+        "57P01",
+        "terminating connection due to administrator command",
+    )
+}
+
+/// What a client is told when the connection breaks.
+pub(super) fn broken() -> DbError {
+    DbError::connection_lost("the connection is lost")
+}

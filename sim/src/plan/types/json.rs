@@ -1,0 +1,309 @@
+//! JSON as `json` and `jsonb` check and print it.
+
+use std::fmt;
+
+/// A JSON value. Numbers keep their text.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Json {
+    /// `null`.
+    Null,
+    /// `true`, `false`.
+    Bool(bool),
+    /// A number as `jsonb` prints it.
+    Number(String),
+    /// A string.
+    String(String),
+    /// An array.
+    Array(Vec<Json>),
+    /// An object; keys in the order of `jsonb` (shorter first, then by bytes), the last of equal
+    /// keys kept.
+    Object(Vec<(String, Json)>),
+}
+
+/// The value of a JSON text, or nothing if it is not JSON.
+pub fn parse(text: &str) -> Option<Json> {
+    let mut reader = Reader {
+        bytes: text.as_bytes(),
+        at: 0,
+    };
+    let value = reader.value()?;
+    reader.blanks();
+    (reader.at == reader.bytes.len()).then_some(value)
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn blanks(&mut self) {
+        while self
+            .bytes
+            .get(self.at)
+            .is_some_and(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r'))
+        {
+            self.at += 1;
+        }
+    }
+
+    fn eat(&mut self, byte: u8) -> Option<()> {
+        self.blanks();
+        (self.bytes.get(self.at) == Some(&byte)).then(|| self.at += 1)
+    }
+
+    fn word(&mut self, word: &str, value: Json) -> Option<Json> {
+        let found = self.bytes[self.at..].starts_with(word.as_bytes());
+        found.then(|| {
+            self.at += word.len();
+            value
+        })
+    }
+
+    fn value(&mut self) -> Option<Json> {
+        self.blanks();
+        match self.bytes.get(self.at)? {
+            b'n' => self.word("null", Json::Null),
+            b't' => self.word("true", Json::Bool(true)),
+            b'f' => self.word("false", Json::Bool(false)),
+            b'"' => Some(Json::String(self.string()?)),
+            b'[' => self.array(),
+            b'{' => self.object(),
+            _ => self.number(),
+        }
+    }
+
+    fn array(&mut self) -> Option<Json> {
+        self.eat(b'[')?;
+        let mut items = Vec::new();
+        if self.eat(b']').is_some() {
+            return Some(Json::Array(items));
+        }
+        loop {
+            items.push(self.value()?);
+            if self.eat(b',').is_none() {
+                self.eat(b']')?;
+                return Some(Json::Array(items));
+            }
+        }
+    }
+
+    fn object(&mut self) -> Option<Json> {
+        self.eat(b'{')?;
+        let mut fields: Vec<(String, Json)> = Vec::new();
+        if self.eat(b'}').is_none() {
+            loop {
+                self.blanks();
+                let key = self.string()?;
+                self.eat(b':')?;
+                let value = self.value()?;
+                fields.push((key, value));
+                if self.eat(b',').is_none() {
+                    self.eat(b'}')?;
+                    break;
+                }
+            }
+        }
+        Some(Json::object(fields))
+    }
+
+    fn string(&mut self) -> Option<String> {
+        self.eat(b'"')?;
+        let mut out = Vec::new();
+        loop {
+            let byte = *self.bytes.get(self.at)?;
+            self.at += 1;
+            match byte {
+                b'"' => return String::from_utf8(out).ok(),
+                b'\\' => {
+                    let mut buffer = [0; 4];
+                    let c = self.escape()?;
+                    out.extend_from_slice(c.encode_utf8(&mut buffer).as_bytes());
+                }
+                0..=0x1f => return None,
+                _ => out.push(byte),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Option<char> {
+        let byte = *self.bytes.get(self.at)?;
+        self.at += 1;
+        Some(match byte {
+            b'"' => '"',
+            b'\\' => '\\',
+            b'/' => '/',
+            b'b' => '\u{8}',
+            b'f' => '\u{c}',
+            b'n' => '\n',
+            b'r' => '\r',
+            b't' => '\t',
+            b'u' => {
+                let first = self.hex()?;
+                if (0xd800..0xdc00).contains(&first) {
+                    let rest = self.bytes.get(self.at..self.at + 2)?;
+                    if rest != b"\\u" {
+                        return None;
+                    }
+                    self.at += 2;
+                    let second = self.hex()?.checked_sub(0xdc00)?;
+                    return char::from_u32(0x10000 + ((first - 0xd800) << 10) + second);
+                }
+                return char::from_u32(first);
+            }
+            _ => return None,
+        })
+    }
+
+    fn hex(&mut self) -> Option<u32> {
+        let digits = self.bytes.get(self.at..self.at + 4)?;
+        self.at += 4;
+        u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    }
+
+    fn number(&mut self) -> Option<Json> {
+        let start = self.at;
+        let digits = |r: &mut Self| {
+            let from = r.at;
+            while r.bytes.get(r.at).is_some_and(u8::is_ascii_digit) {
+                r.at += 1;
+            }
+            r.at > from
+        };
+        if self.bytes.get(self.at) == Some(&b'-') {
+            self.at += 1;
+        }
+        let leading_zero = self.bytes.get(self.at) == Some(&b'0');
+        let whole_start = self.at;
+        if !digits(self) || (leading_zero && self.at - whole_start > 1) {
+            return None;
+        }
+        if self.bytes.get(self.at) == Some(&b'.') {
+            self.at += 1;
+            if !digits(self) {
+                return None;
+            }
+        }
+        if self
+            .bytes
+            .get(self.at)
+            .is_some_and(|b| matches!(b, b'e' | b'E'))
+        {
+            self.at += 1;
+            if self
+                .bytes
+                .get(self.at)
+                .is_some_and(|b| matches!(b, b'+' | b'-'))
+            {
+                self.at += 1;
+            }
+            if !digits(self) {
+                return None;
+            }
+        }
+        let text = std::str::from_utf8(&self.bytes[start..self.at]).ok()?;
+        // Exponents are written out, as numeric does.
+        let shown = if text.contains(['e', 'E']) {
+            super::input::decimal(text).ok()?.to_string()
+        } else {
+            text.to_owned()
+        };
+        Some(Json::Number(if shown == "-0" {
+            "0".to_owned()
+        } else {
+            shown
+        }))
+    }
+}
+
+impl Json {
+    /// An object of these fields: the last of equal names wins.
+    pub fn object(mut fields: Vec<(String, Json)>) -> Json {
+        fields.reverse();
+        fields.sort_by(|(a, _), (b, _)| (a.len(), a.as_bytes()).cmp(&(b.len(), b.as_bytes())));
+        fields.dedup_by(|(a, _), (b, _)| a == b);
+        Json::Object(fields)
+    }
+
+    /// The field of an object.
+    pub fn field(&self, name: &str) -> Option<&Json> {
+        match self {
+            Json::Object(fields) => fields.iter().find(|(k, _)| k == name).map(|(_, v)| v),
+            _ => None,
+        }
+    }
+
+    /// The element of an array; negative positions count from the end.
+    pub fn element(&self, index: i64) -> Option<&Json> {
+        match self {
+            Json::Array(items) => {
+                let i = if index < 0 {
+                    index + items.len() as i64
+                } else {
+                    index
+                };
+                items.get(usize::try_from(i).ok()?)
+            }
+            _ => None,
+        }
+    }
+
+    /// As `->>` gives it: strings without quotes, nothing for `null`.
+    pub fn as_text(&self) -> Option<String> {
+        match self {
+            Json::Null => None,
+            Json::String(s) => Some(s.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Json::Null => f.write_str("null"),
+            Json::Bool(b) => write!(f, "{b}"),
+            Json::Number(n) => f.write_str(n),
+            Json::String(s) => quote(s, f),
+            Json::Array(items) => {
+                f.write_str("[")?;
+                for (i, item) in items.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write!(f, "{item}")?;
+                }
+                f.write_str("]")
+            }
+            Json::Object(fields) => {
+                f.write_str("{")?;
+                for (i, (key, value)) in fields.iter().enumerate() {
+                    if i > 0 {
+                        f.write_str(", ")?;
+                    }
+                    quote(key, f)?;
+                    write!(f, ": {value}")?;
+                }
+                f.write_str("}")
+            }
+        }
+    }
+}
+
+fn quote(s: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("\"")?;
+    for c in s.chars() {
+        match c {
+            '"' => f.write_str("\\\"")?,
+            '\\' => f.write_str("\\\\")?,
+            '\u{8}' => f.write_str("\\b")?,
+            '\u{c}' => f.write_str("\\f")?,
+            '\n' => f.write_str("\\n")?,
+            '\r' => f.write_str("\\r")?,
+            '\t' => f.write_str("\\t")?,
+            c if (c as u32) < 0x20 => write!(f, "\\u{:04x}", c as u32)?,
+            c => write!(f, "{c}")?,
+        }
+    }
+    f.write_str("\"")
+}
