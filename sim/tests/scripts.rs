@@ -227,7 +227,8 @@ fn describe(answer: &Answer) -> String {
         Answer::Exec(result) => one(result),
         Answer::Batch(Err(error)) => one(&Err(error.clone())),
         Answer::Batch(Ok(batch)) => {
-            let mut lines: Vec<String> = batch.replies.iter().map(|r| one(&Ok(r.clone()))).collect();
+            let mut lines: Vec<String> =
+                batch.replies.iter().map(|r| one(&Ok(r.clone()))).collect();
             if let Some(error) = &batch.error {
                 lines.push(one(&Err(error.clone())));
             }
