@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rowlock_model::{Batch, DbError, Dialect, ErrorClass, Isolation, Reply, Value};
+use rowlock_scenarios::sqltext;
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
@@ -353,7 +354,10 @@ impl Link for PostgresLink {
     }
 
     async fn exec(&mut self, sql: &str, args: &[Value]) -> Result<Reply, DbError> {
-        let (messages, format) = if args.is_empty() {
+        // What looks like several statements goes by the extended protocol, where the server refuses
+        // them; the simple protocol would run them all.
+        let is_single = sqltext::statements(sql, Dialect::Postgres).len() <= 1;
+        let (messages, format) = if args.is_empty() && is_single {
             (self.request(sql, None).await?, Format::Text)
         } else {
             let mut arguments = PgArguments::default();
@@ -368,12 +372,6 @@ impl Link for PostgresLink {
         let mut batch = message::batch(&messages, sql, format, &self.target.types);
         if let Some(error) = batch.error {
             return Err(error);
-        }
-        if batch.replies.len() > 1 {
-            return Err(DbError::postgres(
-                "42601",
-                "cannot insert multiple commands into a prepared statement",
-            ));
         }
         // An empty text is answered with nothing at all.
         Ok(batch.replies.pop().unwrap_or_default())

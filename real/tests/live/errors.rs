@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("cancelled_statements", cancelled),
     ("killed_sessions_are_lost", killed),
     ("positions_are_byte_offsets", positions),
+    ("several_statements_in_one_are_refused", several_statements),
 ];
 
 async fn refused(session: &mut impl Session, sql: &str) -> DbError {
@@ -194,6 +195,20 @@ fn killed() -> TestResult {
                 Err(error.class)
             );
         }
+        Ok(())
+    })
+}
+
+fn several_statements() -> TestResult {
+    block_on(async {
+        let mut session = session().await;
+        let error = refused(&mut session, "CREATE TEMP TABLE t (); SELECT 1").await;
+        assert_eq!(&*error.code, "42601");
+        refused(&mut session, "SELECT * FROM t").await;
+        run(&mut session, "SELECT 1;").await;
+        let function =
+            "CREATE FUNCTION pg_temp.two() RETURNS int BEGIN ATOMIC SELECT 1; SELECT 2; END";
+        run(&mut session, function).await;
         Ok(())
     })
 }
