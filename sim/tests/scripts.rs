@@ -186,18 +186,18 @@ impl Runner for Server {
             let mut args = command.consume_args();
             match command.name.as_str() {
                 "connect" => {
-                    let name = args.next_pos().ok_or("which session?")?.value.clone();
-                    let isolation = args.lookup_parse("isolation")?;
+                    let name = args.next_pos().ok_or("which session?")?.to_owned();
+                    let isolation = args.take_key("isolation").map(str::parse).transpose()?;
                     let session = self.database.connect(isolation);
                     self.sessions.insert(name, session);
                 }
                 "clock" => {
-                    let ms: i64 = args.lookup_parse("ms")?.ok_or("ms=?")?;
+                    let ms: i64 = args.take_key("ms").ok_or("ms=?")?.parse()?;
                     let now = self.database.now_micros();
                     self.database.set_now_micros(now + ms * 1_000);
                 }
                 "kill" => {
-                    let name = args.next_pos().ok_or("which session?")?.value.clone();
+                    let name = args.next_pos().ok_or("which session?")?.to_owned();
                     let session = self.session(&name);
                     self.database.terminate(session);
                     self.waiting.retain(|s| *s != session);
@@ -210,7 +210,7 @@ impl Runner for Server {
                 }
                 other => return Err(format!("unknown command {other}").into()),
             }
-            args.reject_rest()?;
+            args.reject_next()?;
         }
         out.push_str(&self.settle(tagged("first"), tagged("victim")));
         Ok(out)
