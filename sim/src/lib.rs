@@ -5,6 +5,7 @@
 //! * [`engine`] has the servers.
 //! * [`host`] is the simulated side of the seam: sessions, hosts, tasks.
 //! * [`explore`] explores interleavings.
+//! * [`stage`] runs schedules that others decide.
 //! * [`toy`] is a database of four statements, for tests and benchmarks of the explorer.
 
 pub mod database;
@@ -13,5 +14,6 @@ pub mod explore;
 pub mod host;
 pub mod plan;
 pub mod sql;
+pub mod stage;
 pub mod toy;
 pub mod world;
