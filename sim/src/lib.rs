@@ -5,8 +5,10 @@
 //! * [`engine`] has the servers.
 //! * [`host`] is the simulated side of the seam: sessions, hosts, tasks.
 //! * [`explore`] explores interleavings.
+//! * [`actor`] has the processes of scenario files that are written in Rust.
 //! * [`toy`] is a database of four statements, for tests and benchmarks of the explorer.
 
+pub mod actor;
 pub mod database;
 pub mod engine;
 pub mod explore;
