@@ -7,6 +7,7 @@ pub mod binding;
 pub mod expr;
 pub mod monitor;
 pub mod pinned;
+pub mod replay;
 pub mod scenario;
 pub mod schedule;
 pub mod script;

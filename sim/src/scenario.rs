@@ -10,13 +10,15 @@ use rowlock_scenarios::monitor::{self, EventMonitor, EventState};
 use rowlock_scenarios::scenario::{Body, Case, Event, Process, Test, When};
 use rowlock_scenarios::script::{self, Script, ScriptState, Told};
 
+use crate::actor;
 use crate::database::{Answer, Database};
 use crate::explore::{
     Control, Explorer, Inspect, Monitor, ProcessSpec, Remark, Seen, What, Worker,
 };
 
 /// Code in Rust that scenarios name as `actor = "..."`: gives the process that runs it, or says
-/// what is wrong with its parameters; `None` if there is no such actor.
+/// what is wrong with its parameters; `None` if it is none of the caller's, but perhaps one of
+/// [`crate::actor`].
 pub type Actors<'a> =
     dyn Fn(&Process, &str, &BTreeMap<Arc<str>, Value>) -> Option<Result<ProcessSpec, String>> + 'a;
 
@@ -53,6 +55,15 @@ pub fn explorer<D: Database>(
     for process in &case.processes {
         explorer = explorer.add(spec(case, process, actors)?);
     }
+    for name in actor::NAMES {
+        let runs = |process: &Process| match &process.body {
+            Body::Actor { name: actor, .. } => &*actor.text == name,
+            Body::Steps(_) => false,
+        };
+        if case.processes.iter().any(runs) {
+            explorer = actor::watch(explorer, name);
+        }
+    }
     Ok(properties(explorer, case))
 }
 
@@ -69,9 +80,11 @@ fn spec(case: &Case, process: &Process, actors: &Actors<'_>) -> Result<ProcessSp
                 process,
             )
         }
-        Body::Actor { name, params } => actors(process, &name.text, params)
-            .ok_or_else(|| failed(format!("there is no actor `{}`", name.text)))?
-            .map_err(failed)?,
+        Body::Actor { name, params } => match actors(process, &name.text, params) {
+            Some(spec) => spec.map_err(failed)?,
+            None => actor::process(&name.text, &process.label, params)
+                .map_err(|error| failed(error.message))?,
+        },
     };
     spec.name = process.label.to_string();
     spec.count = 1;

@@ -11,16 +11,18 @@
 
 use std::sync::Arc;
 
-use rowlock_model::DbError;
-
 use crate::sql::control::TableLockMode;
 
 pub mod catalog;
 pub mod ddl;
 pub mod expr;
+mod lower;
 pub mod query;
 pub mod types;
+pub mod walk;
 pub mod write;
+
+pub use lower::lower;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,21 +54,4 @@ pub struct Plan {
     pub subplans: u32,
     /// How many common table expressions there are: [`query::CteId`]s are below this.
     pub ctes: u32,
-}
-
-/// Resolves the names and types of a data or schema statement.
-///
-/// `params` are declared types of parameters (`PREPARE`); [`types::Type::Unknown`] and missing ones
-/// are inferred.
-///
-/// # Errors
-/// What the server's analysis raises, with its code and place; `unsupported` for what is not
-/// modelled.
-pub fn lower(
-    statement: &crate::sql::Statement,
-    catalog: &dyn catalog::Catalog,
-    params: &[types::Type],
-) -> Result<Plan, DbError> {
-    let _ = (catalog, params);
-    Err(DbError::unsupported("plans", Some(statement.offset)))
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::plan::catalog::{Sequence, Table, VirtualTable};
-use crate::plan::expr::{Aggregate, Expr, SetFunction, Window};
+use crate::plan::expr::{Aggregate, Comparison, Expr, SetFunction, Window};
 use crate::plan::types::Type;
 use crate::plan::write::Write;
 
@@ -121,8 +121,12 @@ pub struct RangeEntry {
     /// May refer to earlier entries of the same level: as level 0 in function arguments, as level 1
     /// inside a sub-query.
     pub lateral: bool,
-    /// How the executor should reach the rows of a stored table. [`Access::Sequential`] otherwise.
+    /// How the rows of a stored table are reached if nothing else of this level is bound yet: through
+    /// an index only if constants, parameters and outer levels say so.
     pub access: Access,
+    /// Every way through an index, best first, those included that need other entries of this level
+    /// to be bound before ([`KeyCondition::uses`]).
+    pub paths: Vec<Access>,
     /// Byte offset of the name in the text.
     pub position: usize,
 }
@@ -271,12 +275,14 @@ pub enum Distinct {
 }
 
 /// One key of `ORDER BY`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SortKey {
     /// The position in the targets (for `VALUES` and set operations: in the columns).
     pub target: usize,
     /// Its type.
     pub ty: Type,
+    /// How its values are compared ([`crate::plan::expr::compare::sort_order`]).
+    pub by: Comparison,
     /// `DESC`.
     pub descending: bool,
     /// NULLs come first.

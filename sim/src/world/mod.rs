@@ -140,6 +140,12 @@ impl<O: Object> World<O> {
         self.index.get(&key).copied()
     }
 
+    /// Whether the slot has an object (not necessarily the one that it had before).
+    #[inline]
+    pub fn is_present(&self, slot: Slot) -> bool {
+        self.places[slot.0 as usize].object.is_some()
+    }
+
     /// The object in `slot`, to be changed.
     ///
     /// # Panics

@@ -4,26 +4,9 @@ use rowlock_model::Row;
 use rowlock_model::schedule::SessionId;
 
 use super::object::{Key, Object};
-use super::{Catalog, RelId, Run, Snapshot, Store, Xid};
-use crate::database::Wait;
+use super::{RelId, Run, Snapshot, Store, Xid};
 
 impl Store {
-    /// The server's clock; not recorded as a read, for whoever drives the server.
-    pub(super) fn clock(&self) -> i64 {
-        match self.world.find(Key::Server).map(|s| self.world.read(s)) {
-            Some(Object::Server(server)) => server.now_micros,
-            _ => unreachable!("every world has its server"),
-        }
-    }
-
-    /// The schema; not recorded as a read.
-    pub(super) fn catalog_unrecorded(&self) -> &Catalog {
-        match self.world.find(Key::Catalog).map(|s| self.world.read(s)) {
-            Some(Object::Catalog(catalog)) => catalog,
-            _ => unreachable!("every world has its catalogue"),
-        }
-    }
-
     /// Whether the open transaction of a session has changed the schema.
     pub(super) fn has_catalog_edits(&self, session: SessionId) -> bool {
         self.catalog_unrecorded().has_edits(session)
@@ -36,12 +19,6 @@ impl Store {
             _ => &[],
         };
         items.iter().map(|version| self.row(*version))
-    }
-
-    /// Who waits for whom, with relation names from `name`.
-    pub(super) fn waits_named(&self, name: impl Fn(RelId) -> String) -> Vec<Wait> {
-        let _ = name;
-        self.waits()
     }
 
     /// Keeps only the first `n` snapshots of a session's transaction.
@@ -58,7 +35,6 @@ impl Store {
         let next = Xid(self.world.counters().xid + 1);
         let oldest = (0..self.session_count())
             .map(|s| self.xact(SessionId(s)))
-            .filter(|xact| xact.open)
             .flat_map(|xact| &xact.levels)
             .flat_map(|level| &level.xids)
             .min()

@@ -7,6 +7,7 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
 use rustc_hash::FxHashMap;
 
+use super::lock::{Deadlock, DeadlockCheck};
 use super::session::{Block, Flight, SessionState, Waiting};
 use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
@@ -321,10 +322,7 @@ impl Postgres {
             .map_or_else(|| format!("relation {}", rel.0), |name| name.to_string())
     }
 
-    fn deadlock_error(&self, session: SessionId) -> DbError {
-        let Some(deadlock) = self.store.deadlock(session) else {
-            panic!("session {} is in no deadlock", session.0)
-        };
+    fn deadlock_error(&self, deadlock: &Deadlock) -> DbError {
         let cycle = &deadlock.cycle;
         let lines: Vec<String> = cycle
             .iter()
@@ -334,7 +332,7 @@ impl Postgres {
                 format!(
                     "Process {} waits for {} on {}; blocked by process {}.",
                     super::pid(*waiter),
-                    super::exec::mode_name(*mode),
+                    super::lock::mode_name(*mode),
                     self.store.describe(*tag, |rel| self.relation_name(rel)),
                     super::pid(blocker),
                 )
@@ -399,10 +397,17 @@ impl Database for Postgres {
     fn internal(&mut self, event: Internal) -> Progress {
         match event {
             Internal::Resume(session) => self.resume(session),
-            Internal::Deadlock(session) => {
-                let error = self.deadlock_error(session);
-                Progress::Done(self.answer_error(session, error, false))
-            }
+            Internal::Deadlock(session) => match self.store.check_deadlock(session) {
+                DeadlockCheck::Hard(deadlock) => {
+                    let error = self.deadlock_error(&deadlock);
+                    Progress::Done(self.answer_error(session, error, false))
+                }
+                DeadlockCheck::Soft(orders) => {
+                    self.store.reorder_queues(&orders);
+                    Progress::Waits
+                }
+                DeadlockCheck::None => panic!("session {} is in no deadlock", session.0),
+            },
             Internal::Expire(session) => self.expire(session),
         }
     }
@@ -425,7 +430,7 @@ impl Database for Postgres {
                 if ready {
                     out.push(Internal::Resume(session));
                 } else if matches!(flight.waiting, Waiting::Lock)
-                    && self.store.deadlock(session).is_some()
+                    && self.store.check_deadlock(session) != DeadlockCheck::None
                 {
                     deadlocks.push(Internal::Deadlock(session));
                 }
@@ -452,7 +457,7 @@ impl Database for Postgres {
     }
 
     fn waits(&self) -> Vec<Wait> {
-        let mut waits = self.store.waits_named(|rel| self.relation_name(rel));
+        let mut waits = self.store.waits(|rel| self.relation_name(rel));
         for session in self.sessions() {
             let state = self.store.session(session);
             if let Some(flight) = &state.flight
@@ -471,7 +476,7 @@ impl Database for Postgres {
     }
 
     fn now_micros(&self) -> i64 {
-        self.store.clock()
+        self.store.now_unrecorded()
     }
 
     fn set_now_micros(&mut self, now_micros: i64) {

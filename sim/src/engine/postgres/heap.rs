@@ -6,8 +6,10 @@ use std::rc::Rc;
 use rowlock_model::schedule::SessionId;
 use rowlock_model::{Row, Value};
 
-use super::{Object, RelId, Run, Snapshot, Store, Version, VersionId};
-use crate::world::{Digest, World};
+use super::object::{Key, name};
+use super::version::{Birth, Hold, row_digest};
+use super::{Entry, Holder, Object, RelId, Run, Snapshot, Store, Version, VersionId, Xid};
+use crate::world::{Digest, Slot, World};
 
 /// The versions of a table, in physical order.
 #[derive(Clone, Debug)]
@@ -16,17 +18,32 @@ pub struct Heap {
     pub rel: RelId,
     /// Its versions.
     pub items: Vec<VersionId>,
+    /// Its indexes.
+    pub indexes: Vec<RelId>,
 }
 
 impl Heap {
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
-        todo!("{world:?} {digest:?}")
+        digest.word(u64::from(self.rel.0));
+        digest.word(self.items.len() as u64);
+        for item in &self.items {
+            if let Object::Version(version) = world.read(*item) {
+                version.digest(world, digest);
+            }
+        }
+    }
+
+    /// The rank of the version at a position.
+    fn rank(&self, world: &World<Object>, position: u64) -> usize {
+        self.items.partition_point(
+            |item| matches!(world.read(*item), Object::Version(v) if v.position < position),
+        )
     }
 }
 
 /// The versions of a table as they were when a scan began; later changes do not show.
 #[derive(Clone, Debug)]
-pub struct Items(pub(super) Rc<Object>);
+pub struct Items(Rc<Object>);
 
 impl Deref for Items {
     type Target = [VersionId];
@@ -41,69 +58,295 @@ impl Deref for Items {
 
 impl Store {
     /// Creates an empty table; gone again if the transaction of `session` is rolled back.
+    ///
+    /// # Panics
+    /// If the number is taken, or no transaction is open.
     pub fn create_heap(&mut self, session: SessionId, rel: RelId) {
-        todo!("{session:?} {rel:?}")
+        self.world.footprint.write(name::CATALOG);
+        self.world.create(
+            Some(Key::Heap(rel)),
+            Object::Heap(Heap {
+                rel,
+                items: Vec::new(),
+                indexes: Vec::new(),
+            }),
+        );
+        self.innermost(session).created.push(rel);
     }
 
-    /// Drops a table or an index; takes place when the transaction of `session` commits.
+    /// Drops a table (with its indexes) or an index or a sequence; takes place when the transaction
+    /// of `session` commits.
+    ///
+    /// # Panics
+    /// If no transaction is open.
     pub fn drop_relation(&mut self, session: SessionId, rel: RelId) {
-        todo!("{session:?} {rel:?}")
+        self.world.footprint.write(name::CATALOG);
+        self.innermost(session).dropped.push(rel);
+    }
+
+    pub(super) fn innermost(&mut self, session: SessionId) -> &mut super::Level {
+        match self.xact_mut(session).levels.last_mut() {
+            Some(level) => level,
+            None => panic!("{session:?} has no transaction"),
+        }
+    }
+
+    /// Removes a relation with all that belongs to it.
+    pub(super) fn remove_relation(&mut self, rel: RelId) {
+        self.world.footprint.write(name::CATALOG);
+        if let Some(slot) = self.world.find(Key::Heap(rel)) {
+            let Object::Heap(heap) = self.world.read(slot) else {
+                panic!("{rel:?} is not a table")
+            };
+            let (items, indexes) = (heap.items.clone(), heap.indexes.clone());
+            for item in items {
+                self.world.remove(item);
+            }
+            for index in indexes {
+                self.remove_index(index);
+            }
+            self.world.remove(slot);
+        }
+        self.remove_index(rel);
+        if let Some(slot) = self.world.find(Key::Sequence(rel)) {
+            self.world.remove(slot);
+        }
+    }
+
+    pub(super) fn heap_slot(&self, rel: RelId) -> Slot {
+        match self.world.find(Key::Heap(rel)) {
+            Some(slot) => slot,
+            None => panic!("{rel:?} has no heap"),
+        }
+    }
+
+    pub(super) fn heap(&self, rel: RelId) -> &Heap {
+        match self.world.read(self.heap_slot(rel)) {
+            Object::Heap(heap) => heap,
+            other => panic!("{rel:?} is not a table but {other:?}"),
+        }
+    }
+
+    pub(super) fn heap_mut(&mut self, rel: RelId) -> &mut Heap {
+        let slot = self.heap_slot(rel);
+        match self.world.write(slot) {
+            Object::Heap(heap) => heap,
+            other => panic!("{rel:?} is not a table but {other:?}"),
+        }
     }
 
     /// All versions of a table in physical order, for a sequential scan: the step depends on every
     /// commit that writes the table.
+    ///
+    /// # Panics
+    /// If there is no such table.
     pub fn scan(&mut self, rel: RelId) -> Items {
-        todo!("{rel:?}")
+        if self.world.footprint.is_on() {
+            self.world.footprint.read(name::table(rel));
+        }
+        Items(self.world.share(self.heap_slot(rel)))
     }
 
-    /// Whether a version is visible under a snapshot of `session`.
-    pub fn visible(&mut self, session: SessionId, snapshot: &Snapshot, version: VersionId) -> bool {
-        todo!("{session:?} {snapshot:?} {version:?}")
-    }
-
-    /// Whether a version is what a command that looks at the newest state sees: not deleted or
-    /// updated by anybody committed or by the session itself, and made by a committed transaction or
-    /// by the session itself. For foreign keys under REPEATABLE READ, and for properties.
-    pub fn live(&mut self, session: Option<SessionId>, version: VersionId) -> bool {
-        todo!("{session:?} {version:?}")
-    }
-
-    /// The stored columns of a version.
-    pub fn row(&self, version: VersionId) -> &Row {
-        &self.version(version).row
-    }
-
-    /// A version with all that belongs to it.
-    pub fn version(&self, version: VersionId) -> &Version {
-        match self.world.read(version) {
-            Object::Version(version) => version,
-            other => panic!("{version:?} is not a version but {other:?}"),
+    /// The rank of a version in its heap: canonical, unlike its id.
+    pub fn rank(world: &World<Object>, version: VersionId) -> u64 {
+        if !world.is_present(version) {
+            return u64::MAX;
+        }
+        let Object::Version(version) = world.read(version) else {
+            return u64::MAX;
+        };
+        match world.find(Key::Heap(version.table)).map(|h| world.read(h)) {
+            Some(Object::Heap(heap)) => heap.rank(world, version.position) as u64,
+            _ => u64::MAX,
         }
     }
 
-    /// Appends a row. Its index entries are the caller's next business
+    /// The `ctid` of a version, as page and item. All on one page so far.
+    pub fn ctid(&self, version: VersionId) -> (u32, u32) {
+        (0, Store::rank(&self.world, version) as u32 + 1)
+    }
+
+    /// Whether a version is visible under a snapshot of `session`.
+    pub fn visible(&self, session: SessionId, snapshot: &Snapshot, version: VersionId) -> bool {
+        let version = self.version(version);
+        let born = match version.birth {
+            Birth::Settled => true,
+            Birth::Committed(csn) => csn <= snapshot.csn,
+            Birth::Running { owner, cid } => owner.session == session && cid < snapshot.cid,
+        };
+        if !born || version.death.is_some_and(|death| death.csn <= snapshot.csn) {
+            return false;
+        }
+        let ended_by_self = |holder: &Holder| {
+            holder.owner.session == session
+                && holder.hold.command().is_some_and(|cid| cid < snapshot.cid)
+        };
+        !version.holders.iter().any(ended_by_self)
+    }
+
+    /// Whether a version is what a command sees that looks at the newest state: made by a committed
+    /// transaction or by the session itself, and not ended by either. For properties (`None`), and
+    /// for foreign keys, which look past a REPEATABLE READ snapshot.
+    pub fn live(&self, session: Option<SessionId>, version: VersionId) -> bool {
+        let version = self.version(version);
+        let born = match version.birth {
+            Birth::Settled | Birth::Committed(_) => true,
+            Birth::Running { owner, .. } => Some(owner.session) == session,
+        };
+        let ended = |holder: &Holder| {
+            Some(holder.owner.session) == session && holder.hold.command().is_some()
+        };
+        born && version.death.is_none() && !version.holders.iter().any(ended)
+    }
+
+    /// Appends a row in the command of `snapshot`. Its index entries are the caller's next business
     /// ([`index_insert`](Self::index_insert), for every index).
-    pub fn insert(&mut self, run: &mut Run, rel: RelId, row: Row, cid: u32) -> VersionId {
-        todo!("{run:?} {rel:?} {row:?} {cid}")
+    ///
+    /// # Panics
+    /// If the journal has something else here, or no transaction is open.
+    pub fn insert(
+        &mut self,
+        run: &mut Run,
+        snapshot: &Snapshot,
+        rel: RelId,
+        row: Row,
+    ) -> VersionId {
+        if let Some(entry) = run.replay() {
+            let Entry::Insert(version) = entry else {
+                panic!("the journal has {entry:?} where a row is inserted")
+            };
+            return version;
+        }
+        let version = self.append(run.session, snapshot.cid, rel, row, None);
+        run.record(Entry::Insert(version));
+        version
+    }
+
+    /// Appends a version, replacing `prev`.
+    pub(super) fn append(
+        &mut self,
+        session: SessionId,
+        cid: u32,
+        rel: RelId,
+        row: Row,
+        prev: Option<VersionId>,
+    ) -> VersionId {
+        let xmin = self.ensure_xid(session);
+        let owner = self.owner(session);
+        let birth = Birth::Running { owner, cid };
+        self.append_as(rel, row, birth, xmin, prev, session)
+    }
+
+    fn append_as(
+        &mut self,
+        rel: RelId,
+        row: Row,
+        birth: Birth,
+        xmin: Xid,
+        prev: Option<VersionId>,
+        session: SessionId,
+    ) -> VersionId {
+        let counters = self.world.counters_mut();
+        counters.position += 1;
+        let position = counters.position;
+        if self.world.footprint.is_on() {
+            self.world.footprint.write(name::tail(rel));
+            self.world.footprint.write(name::row_lock(rel, position));
+        }
+        let version = Version {
+            table: rel,
+            position,
+            row_digest: row_digest(&row),
+            row,
+            birth,
+            xmin,
+            holders: Vec::new(),
+            death: None,
+            next: None,
+            prev,
+        };
+        let id = self.world.create(None, Object::Version(version));
+        self.heap_mut(rel).items.push(id);
+        self.note_touched(session, id);
+        id
+    }
+
+    /// Removes a version that nobody can see any more, with its index entries. What pointed to it
+    /// points to its successor.
+    pub(super) fn remove_version(&mut self, id: VersionId) {
+        let version = self.version(id);
+        let (rel, position) = (version.table, version.position);
+        let (prev, next, death) = (version.prev, version.next, version.death);
+        if let Some(next) = next {
+            self.version_mut(next).prev = prev;
+        }
+        if let Some(prev) = prev {
+            let prev = self.version_mut(prev);
+            prev.next = next;
+            if let Some(death) = death {
+                prev.absorb(death.strength);
+            }
+        }
+        let rank = self.heap(rel).rank(&self.world, position);
+        let heap = self.heap_mut(rel);
+        let removed = heap.items.remove(rank);
+        debug_assert_eq!(removed, id);
+        for at in 0..self.heap(rel).indexes.len() {
+            let index = self.heap(rel).indexes[at];
+            self.remove_entry(index, id);
+        }
+        self.world.remove(id);
     }
 
     /// Rewrites the stored columns of every version of a table, for `ALTER TABLE`. `None` leaves a
-    /// row as it is.
-    ///
-    /// The caller holds AccessExclusive. Undone if the transaction is rolled back.
+    /// row as it is. Undone if the transaction is rolled back. The caller holds AccessExclusive.
     pub fn rewrite(
         &mut self,
         session: SessionId,
         rel: RelId,
-        change: impl FnMut(&[Value]) -> Option<Row>,
+        mut change: impl FnMut(&[Value]) -> Option<Row>,
     ) {
-        let _ = change;
-        todo!("{session:?} {rel:?}")
+        for item in self.scan(rel).iter() {
+            let old = self.row(*item).clone();
+            if let Some(row) = change(&old) {
+                self.set_row(*item, row);
+                self.innermost(session).rewritten.push((*item, old));
+            }
+        }
     }
 
-    /// Removes all rows of a table and their index entries (`TRUNCATE`). The caller holds
-    /// AccessExclusive. Undone if the transaction is rolled back.
-    pub fn truncate(&mut self, session: SessionId, rel: RelId) {
-        todo!("{session:?} {rel:?}")
+    /// Removes all rows of a table (`TRUNCATE`): for the own transaction at once, for all others,
+    /// whatever their snapshot, when it commits. The caller holds AccessExclusive.
+    pub fn truncate(&mut self, session: SessionId, snapshot: &Snapshot, rel: RelId) {
+        let xid = self.ensure_xid(session);
+        let owner = self.owner(session);
+        for item in self.scan(rel).iter() {
+            let version = self.version_mut(*item);
+            if version.ender().is_none() {
+                version.add_holder(Holder {
+                    owner,
+                    xid,
+                    hold: Hold::Delete(snapshot.cid),
+                });
+                self.note_touched(session, *item);
+            }
+            self.innermost(session).truncated.push(*item);
+        }
+    }
+}
+
+impl Version {
+    /// The version that replaced this one is taken out of the chain: its end becomes part of this
+    /// one's.
+    fn absorb(&mut self, strength: super::RowLock) {
+        if let Some(death) = &mut self.death {
+            death.strength = death.strength.max(strength);
+            return;
+        }
+        for holder in &mut self.holders {
+            if let Hold::Update(held, _) = &mut holder.hold {
+                *held = (*held).max(strength);
+            }
+        }
     }
 }

@@ -26,20 +26,26 @@ mod version;
 mod write;
 mod xact;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::catalog::Catalog;
 pub use self::database::Postgres;
 pub use self::heap::{Heap, Items};
 pub use self::index::{Index, IndexEntry, IndexShape, Key as IndexKeyValues};
 pub use self::journal::{Entry, Run, Stop, Suspended};
-pub use self::lock::{AdvisoryKey, Deadlock, HeldLock, LockMode, LockScope, Tag, WaitPolicy};
+pub use self::lock::{
+    AdvisoryKey, Deadlock, DeadlockCheck, HeldLock, LockMode, LockQueue, LockScope, Modes, Tag,
+    WaitPolicy, WaitRecord, Waiter, conflicts, mode_name,
+};
 pub use self::object::{Counters, Key, Object};
 pub use self::order::{compare_keys, compare_values};
-pub use self::row_lock::{LockOutcome, RowLock};
+pub use self::row_lock::{Follow, LockOutcome, RowLock};
 pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;
 pub use self::store::Store;
 use self::transaction::pid;
-pub use self::version::{Birth, Holder, Version, VersionId};
+pub use self::version::{Birth, Death, Hold, Holder, Version, VersionId};
 pub use self::write::{UniqueCheck, WriteOutcome};
 pub use self::xact::{Level, Owner, Xact};
 pub use crate::plan::catalog::RelationId as RelId;

@@ -33,10 +33,6 @@ pub enum Object {
 /// What names an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Key {
-    /// The only [`Object::Server`].
-    Server,
-    /// The only [`Object::Catalog`].
-    Catalog,
     /// An [`Object::Session`].
     Session(SessionId),
     /// An [`Object::Xact`].

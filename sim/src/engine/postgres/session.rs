@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rowlock_model::{DbError, Isolation, Reply, TransactionStatus};
 
-use super::settings::SettingStack;
+use super::settings::{SettingStack, Settings};
 use super::{Object, RelId, Run, Snapshot};
 use crate::database::{Answer, Request};
 use crate::world::{Digest, World};
@@ -144,6 +144,13 @@ pub struct SessionState {
     /// Constraints that `SET CONSTRAINTS` has set, by name; the empty name means all.
     pub(crate) deferrals: Rc<BTreeMap<Arc<str>, bool>>,
     pub(crate) prepared: Rc<BTreeMap<Arc<str>, PreparedText>>,
+}
+
+impl Default for SessionState {
+    fn default() -> SessionState {
+        let settings = Settings::new(Isolation::ReadCommitted);
+        SessionState::new(SettingStack::new(settings), 0)
+    }
 }
 
 impl SessionState {

@@ -19,7 +19,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Adds the snapshot to a digest. Which commits it misses is told by the versions that carry
-    /// them, so only the command counts, relative to the transaction's present one.
+    /// them, so only the command counts.
     pub fn digest(&self, _world: &World<Object>, digest: &mut Digest) {
         self.cid.hash(digest);
     }
@@ -40,7 +40,7 @@ impl Store {
 
     /// The same view with the transaction's present command id: a later statement of a REPEATABLE
     /// READ transaction sees what earlier ones wrote. Not registered again.
-    pub fn renew_snapshot(&mut self, session: SessionId, snapshot: Snapshot) -> Snapshot {
+    pub fn renew_snapshot(&self, session: SessionId, snapshot: Snapshot) -> Snapshot {
         Snapshot {
             csn: snapshot.csn,
             cid: self.xact(session).command,
@@ -61,5 +61,14 @@ impl Store {
     /// that waits): from then on it depends on the order of commits.
     pub fn snapshot_persists(&mut self) {
         self.world.footprint.read(super::object::name::COMMITS);
+    }
+
+    /// The oldest commit number up to which every kept snapshot sees everything, and whether any
+    /// snapshot is kept at all.
+    pub(super) fn horizon(&self) -> Option<u64> {
+        let kept = self
+            .sessions()
+            .flat_map(|session| &self.xact(session).snapshots);
+        kept.min().copied()
     }
 }

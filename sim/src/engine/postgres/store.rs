@@ -5,9 +5,9 @@ use std::hash::Hash;
 use rowlock_model::schedule::SessionId;
 
 use super::object::{Key, Object, name};
-use super::{Catalog, RelId, SessionState, VersionId};
+use super::{Catalog, RelId, SessionState, VersionId, Xact};
 use crate::database::{Footprint, Mark};
-use crate::world::{Digest, World};
+use crate::world::{Digest, Slot, World};
 
 /// What belongs to the server as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +24,14 @@ pub struct Server {
 impl Server {
     pub(super) fn digest(&self, digest: &mut Digest) {
         // Recent commits count through the versions that carry them.
-        self.now_micros.hash(digest);
+        time_digest(self.now_micros, digest);
         self.sessions.hash(digest);
     }
+}
+
+/// How an instant enters the fingerprint: absolute, so far.
+fn time_digest(micros: i64, digest: &mut Digest) {
+    micros.hash(digest);
 }
 
 /// The storage half of a server. All state is in its world; all of it can be undone.
@@ -35,19 +40,22 @@ pub struct Store {
     pub(super) world: World<Object>,
 }
 
+const SERVER: Slot = Slot(0);
+const CATALOG: Slot = Slot(1);
+
 impl Store {
     /// An empty database whose clock shows `now_micros`.
     pub fn new(now_micros: i64) -> Store {
         let mut world = World::new();
-        world.create(
-            Some(Key::Server),
-            Object::Server(Server {
-                now_micros,
-                sessions: 0,
-                recent: Vec::new(),
-            }),
-        );
-        world.create(Some(Key::Catalog), Object::Catalog(Catalog::default()));
+        let server = Server {
+            now_micros,
+            sessions: 0,
+            recent: Vec::new(),
+        };
+        let slot = world.create(None, Object::Server(server));
+        assert_eq!(slot, SERVER);
+        let slot = world.create(None, Object::Catalog(Catalog::default()));
+        assert_eq!(slot, CATALOG);
         Store { world }
     }
 
@@ -87,45 +95,110 @@ impl Store {
     }
 
     /// Opens a session.
+    ///
+    /// # Panics
+    /// If there are 255 already.
     pub fn open_session(&mut self, state: SessionState) -> SessionId {
-        todo!("{state:?}")
+        let server = self.server_mut();
+        let session = SessionId(server.sessions);
+        server.sessions = server
+            .sessions
+            .checked_add(1)
+            .expect("fewer than 256 sessions");
+        self.world
+            .create(Some(Key::Session(session)), Object::Session(session, state));
+        self.world
+            .create(Some(Key::Xact(session)), Object::Xact(Xact::new(session)));
+        session
     }
 
     /// A session's state.
+    ///
+    /// # Panics
+    /// If it was never opened.
     pub fn session(&self, session: SessionId) -> &SessionState {
-        todo!("{session:?}")
+        match self.world.read(self.session_slot(session)) {
+            Object::Session(_, state) => state,
+            other => panic!("{session:?} is not a session but {other:?}"),
+        }
     }
 
     /// A session's state, to be changed.
+    ///
+    /// # Panics
+    /// If it was never opened.
     pub fn session_mut(&mut self, session: SessionId) -> &mut SessionState {
-        todo!("{session:?}")
+        let slot = self.session_slot(session);
+        match self.world.write(slot) {
+            Object::Session(_, state) => state,
+            other => panic!("{session:?} is not a session but {other:?}"),
+        }
+    }
+
+    fn session_slot(&self, session: SessionId) -> Slot {
+        match self.world.find(Key::Session(session)) {
+            Some(slot) => slot,
+            None => panic!("{session:?} was never opened"),
+        }
+    }
+
+    pub(super) fn xact_slot(&self, session: SessionId) -> Slot {
+        match self.world.find(Key::Xact(session)) {
+            Some(slot) => slot,
+            None => panic!("{session:?} was never opened"),
+        }
     }
 
     /// How many sessions were ever opened; they are numbered from 0.
     pub fn session_count(&self) -> u8 {
-        todo!()
+        self.server().sessions
     }
 
     /// The schema. Recorded as a read of the whole catalogue.
     pub fn catalog(&mut self) -> &Catalog {
         self.world.footprint.read(name::CATALOG);
-        todo!()
+        self.catalog_unrecorded()
+    }
+
+    /// The schema, for reports and digests: not recorded.
+    ///
+    /// # Panics
+    /// Never: the catalogue is always there.
+    pub fn catalog_unrecorded(&self) -> &Catalog {
+        match self.world.read(CATALOG) {
+            Object::Catalog(catalog) => catalog,
+            other => panic!("the catalogue is {other:?}"),
+        }
     }
 
     /// The schema, to be changed.
+    ///
+    /// # Panics
+    /// Never: the catalogue is always there.
     pub fn catalog_mut(&mut self) -> &mut Catalog {
-        todo!()
+        self.world.footprint.write(name::CATALOG);
+        match self.world.write(CATALOG) {
+            Object::Catalog(catalog) => catalog,
+            other => panic!("the catalogue is {other:?}"),
+        }
     }
 
     /// The server's clock; the step depends on it.
     pub fn now_micros(&mut self) -> i64 {
         self.world.footprint.read(name::CLOCK);
-        todo!()
+        self.server().now_micros
+    }
+
+    /// The server's clock, for reports: not recorded.
+    pub fn now_unrecorded(&self) -> i64 {
+        self.server().now_micros
     }
 
     /// Moves the clock.
     pub fn set_now_micros(&mut self, now_micros: i64) {
-        todo!("{now_micros}")
+        self.world.footprint.write(name::CLOCK);
+        self.server_mut().now_micros = now_micros;
+        self.world.counters_mut().committed += 1;
     }
 
     /// Grows with every commit that wrote something, and with the clock.
@@ -133,26 +206,72 @@ impl Store {
         self.world.counters().committed
     }
 
-    /// Creates a sequence: its last value, and whether `nextval` has returned that already.
-    pub fn create_sequence(&mut self, rel: RelId, last: i64, called: bool) {
+    /// Creates a sequence: its last value, and whether `nextval` has returned that already. Gone
+    /// again if the transaction of `session` is rolled back.
+    ///
+    /// # Panics
+    /// If the number is taken, or no transaction is open.
+    pub fn create_sequence(&mut self, session: SessionId, rel: RelId, last: i64, called: bool) {
         self.world.create(
             Some(Key::Sequence(rel)),
             Object::Sequence(rel, last, called),
         );
+        self.innermost(session).created.push(rel);
     }
 
     /// A sequence's last value, and whether `nextval` has returned that already.
     pub fn sequence(&mut self, rel: RelId) -> Option<(i64, bool)> {
-        todo!("{rel:?}")
+        if self.world.footprint.is_on() {
+            self.world.footprint.read(name::sequence(rel));
+        }
+        let slot = self.world.find(Key::Sequence(rel))?;
+        match self.world.read(slot) {
+            Object::Sequence(_, last, called) => Some((*last, *called)),
+            _ => None,
+        }
     }
 
     /// Sets a sequence. Not undone by a rollback of the transaction.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
     pub fn set_sequence(&mut self, rel: RelId, last: i64, called: bool) {
-        todo!("{rel:?} {last} {called}")
+        if self.world.footprint.is_on() {
+            self.world.footprint.write(name::sequence(rel));
+        }
+        let Some(slot) = self.world.find(Key::Sequence(rel)) else {
+            panic!("{rel:?} is not a sequence")
+        };
+        *self.world.write(slot) = Object::Sequence(rel, last, called);
     }
 
-    /// The rank of a version in its heap: canonical, unlike its id.
-    pub fn rank(world: &World<Object>, version: VersionId) -> u64 {
-        todo!("{world:?} {version:?}")
+    pub(super) fn server(&self) -> &Server {
+        Store::server_in(&self.world)
+    }
+
+    pub(super) fn server_in(world: &World<Object>) -> &Server {
+        match world.read(SERVER) {
+            Object::Server(server) => server,
+            other => panic!("the server is {other:?}"),
+        }
+    }
+
+    pub(super) fn server_mut(&mut self) -> &mut Server {
+        match self.world.write(SERVER) {
+            Object::Server(server) => server,
+            other => panic!("the server is {other:?}"),
+        }
+    }
+
+    pub(super) fn sessions_in(world: &World<Object>) -> impl Iterator<Item = SessionId> + use<> {
+        (0..Store::server_in(world).sessions).map(SessionId)
+    }
+
+    pub(super) fn xact_in(world: &World<Object>, session: SessionId) -> &Xact {
+        let slot = world.find(Key::Xact(session));
+        match slot.map(|slot| world.read(slot)) {
+            Some(Object::Xact(xact)) => xact,
+            _ => panic!("{session:?} was never opened"),
+        }
     }
 }

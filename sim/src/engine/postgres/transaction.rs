@@ -28,7 +28,7 @@ impl Store {
 
     /// Rolls the transaction back, also a failed one, and leaves the block.
     pub(super) fn abort_block(&mut self, session: SessionId) {
-        if self.xact(session).open {
+        if self.xact(session).is_open() {
             self.rollback_catalog(session, 0);
             self.rollback(session);
         }
@@ -106,7 +106,7 @@ impl Store {
         if self.session(session).gone.is_some() {
             return;
         }
-        if self.xact(session).open {
+        if self.xact(session).is_open() {
             self.rollback_catalog(session, 0);
         }
         self.end_session(session);

@@ -1,13 +1,14 @@
 //! Row versions.
 
-use std::cell::Cell;
+use std::hash::{Hash, Hasher};
 
-use rowlock_model::Row;
+use rowlock_model::{Row, Value};
 
-use super::{Owner, RelId, RowLock, Xid};
-use crate::world::Slot;
+use super::object::Key;
+use super::{Object, Owner, RelId, RowLock, Store, Xid};
+use crate::world::{Digest, Slot, World};
 
-/// A row version. Valid while the version exists; see [`Store::row`](super::Store::row).
+/// A row version. Valid while the version exists; see [`Store::row`].
 pub type VersionId = Slot;
 
 /// Who made a version, and whether that is settled.
@@ -31,10 +32,29 @@ pub enum Birth {
 pub enum Hold {
     /// Holds a row lock.
     Lock(RowLock),
-    /// Has updated it; `RowLock::Update` if a key column changed, else `RowLock::NoKeyUpdate`.
+    /// Has updated it, in its command of this number; [`RowLock::Update`] if a key column changed,
+    /// else [`RowLock::NoKeyUpdate`].
     Update(RowLock, u32),
     /// Has deleted it, in its command of this number.
     Delete(u32),
+}
+
+impl Hold {
+    /// The lock that this amounts to.
+    pub fn strength(self) -> RowLock {
+        match self {
+            Hold::Lock(strength) | Hold::Update(strength, _) => strength,
+            Hold::Delete(_) => RowLock::Update,
+        }
+    }
+
+    /// The command that updated or deleted.
+    pub fn command(self) -> Option<u32> {
+        match self {
+            Hold::Lock(_) => None,
+            Hold::Update(_, cid) | Hold::Delete(cid) => Some(cid),
+        }
+    }
 }
 
 /// A transaction in progress that holds a lock on a version, or has updated or deleted it.
@@ -56,6 +76,8 @@ pub struct Death {
     /// The lock that the update or delete took: whoever wants a lock that conflicts with it has to
     /// look at the newer version.
     pub strength: RowLock,
+    /// Updated, not deleted (also if the newer version is gone since).
+    pub updated: bool,
 }
 
 /// One version of a row. Its locks and its end are kept in it, as in PostgreSQL's tuple header; a
@@ -76,9 +98,155 @@ pub struct Version {
     pub xmin: Xid,
     /// Transactions in progress that hold it, by transaction id; at most one update or delete.
     pub holders: Vec<Holder>,
-    /// Its committed end, if it has one that some snapshot does not see yet.
+    /// Its committed end, if it has one that some snapshot does not see yet, or that somebody's lock
+    /// keeps.
     pub death: Option<Death>,
     /// The version that replaced it, if it was updated (by a transaction committed or in progress).
     pub next: Option<VersionId>,
-    pub(super) digest: Cell<u128>,
+    /// The version that it replaced, while that exists.
+    pub prev: Option<VersionId>,
+}
+
+impl Version {
+    /// The update or delete in progress, if any.
+    pub fn ender(&self) -> Option<&Holder> {
+        let ends = |holder: &&Holder| holder.hold.command().is_some();
+        self.holders.iter().find(ends)
+    }
+
+    /// Adds a holder. A lock of the same transaction level gives way to a stronger one and absorbs a
+    /// weaker one.
+    pub(super) fn add_holder(&mut self, holder: Holder) {
+        if let Hold::Lock(strength) = holder.hold {
+            let same = |h: &&mut Holder| h.owner == holder.owner;
+            if let Some(mine) = self.holders.iter_mut().find(same) {
+                if let Hold::Lock(held) = mine.hold {
+                    mine.hold = Hold::Lock(held.max(strength));
+                    return;
+                }
+                if mine.hold.strength() >= strength {
+                    return;
+                }
+            }
+        } else {
+            // An update takes the place of the locks that the same level had.
+            self.holders.retain(|h| h.owner != holder.owner);
+        }
+        let at = self.holders.partition_point(|h| h.xid <= holder.xid);
+        self.holders.insert(at, holder);
+    }
+
+    /// Whether nothing about it is in motion: committed, seen by all, held by nobody.
+    fn is_at_rest(&self) -> bool {
+        self.birth == Birth::Settled && self.holders.is_empty() && self.death.is_none()
+    }
+
+    /// Adds its canonical content to the digest of its heap.
+    pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
+        digest.wide(self.row_digest);
+        if self.is_at_rest() {
+            return;
+        }
+        match self.birth {
+            Birth::Settled => digest.word(0),
+            Birth::Committed(csn) => digest_commit(world, csn, digest),
+            Birth::Running { owner, cid } => {
+                (1u8, owner).hash(digest);
+                digest.word(command_age(world, owner, cid));
+            }
+        }
+        digest.word(self.holders.len() as u64);
+        for holder in &self.holders {
+            holder.owner.hash(digest);
+            holder.hold.strength().hash(digest);
+            std::mem::discriminant(&holder.hold).hash(digest);
+            if let Some(cid) = holder.hold.command() {
+                digest.word(command_age(world, holder.owner, cid));
+            }
+        }
+        if let Some(death) = self.death {
+            digest_commit(world, death.csn, digest);
+            (death.strength, death.updated).hash(digest);
+        }
+        if let Some(next) = self.next {
+            digest.word(Store::rank(world, next));
+        }
+    }
+}
+
+/// A commit is known by which of the kept snapshots do not see it.
+fn digest_commit(world: &World<Object>, csn: u64, digest: &mut Digest) {
+    for session in Store::sessions_in(world) {
+        let xact = Store::xact_in(world, session);
+        for (i, snapshot) in xact.snapshots.iter().enumerate() {
+            if *snapshot < csn {
+                (session, i).hash(digest);
+            }
+        }
+    }
+    digest.word(0);
+}
+
+/// How many commands ago something was done. Between statements all of them are equally past.
+fn command_age(world: &World<Object>, owner: Owner, cid: u32) -> u64 {
+    let xact = Store::xact_in(world, owner.session);
+    match xact.wait {
+        None => 0,
+        Some(_) => 1 + u64::from(xact.command.wrapping_sub(cid)),
+    }
+}
+
+/// The digest of a row.
+pub(super) fn row_digest(row: &[Value]) -> u128 {
+    let mut digest = Digest::new(200);
+    digest.write_usize(row.len());
+    for value in row {
+        value.hash(&mut digest);
+    }
+    digest.finish128()
+}
+
+impl Store {
+    /// A version with all that belongs to it.
+    ///
+    /// # Panics
+    /// If it is gone.
+    pub fn version(&self, version: VersionId) -> &Version {
+        match self.world.read(version) {
+            Object::Version(version) => version,
+            other => panic!("{version:?} is not a version but {other:?}"),
+        }
+    }
+
+    /// The stored columns of a version.
+    pub fn row(&self, version: VersionId) -> &Row {
+        &self.version(version).row
+    }
+
+    pub(super) fn version_mut(&mut self, id: VersionId) -> &mut Version {
+        self.touch_version(id);
+        match self.world.write(id) {
+            Object::Version(version) => version,
+            other => panic!("{id:?} is not a version but {other:?}"),
+        }
+    }
+
+    /// Says that the digest of a version, and with it its heap's, has changed.
+    pub(super) fn touch_version(&mut self, id: VersionId) {
+        let table = self.version(id).table;
+        self.touch_heap(table);
+    }
+
+    pub(super) fn touch_heap(&mut self, rel: RelId) {
+        if let Some(slot) = self.world.find(Key::Heap(rel)) {
+            self.world.touch(slot);
+        }
+    }
+
+    pub(super) fn set_row(&mut self, id: VersionId, row: Row) {
+        let digest = row_digest(&row);
+        let version = self.version_mut(id);
+        version.row = row;
+        version.row_digest = digest;
+    }
 }

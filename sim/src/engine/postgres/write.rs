@@ -1,9 +1,16 @@
 //! Updates, deletes and unique keys.
 
+use std::hash::Hash;
+
 use rowlock_model::Row;
+use rowlock_model::schedule::SessionId;
 
 use super::index::Key;
-use super::{Object, RelId, RowLock, Run, Snapshot, Stop, Store, VersionId};
+use super::lock::{LockScope, Request, Tag, WaitPolicy, deadlock_error};
+use super::object::name;
+use super::row_lock::Standing;
+use super::version::{Birth, Hold};
+use super::{Entry, Object, RelId, RowLock, Run, Snapshot, Stop, Store, Suspended, VersionId, Xid};
 use crate::world::{Digest, World};
 
 /// What came of an update or delete.
@@ -24,8 +31,12 @@ pub enum WriteOutcome {
 
 impl WriteOutcome {
     pub(super) fn digest(&self, rank: impl Fn(VersionId) -> u64, digest: &mut Digest) {
-        let _ = (rank, digest);
-        todo!()
+        std::mem::discriminant(self).hash(digest);
+        match self {
+            WriteOutcome::Done(version) => digest.word(version.map_or(u64::MAX, rank)),
+            WriteOutcome::SelfModified(cid) => cid.hash(digest),
+            _ => {}
+        }
     }
 }
 
@@ -40,25 +51,65 @@ pub enum UniqueCheck {
 
 impl UniqueCheck {
     pub(super) fn digest(&self, rank: impl Fn(VersionId) -> u64, digest: &mut Digest) {
-        let _ = (rank, digest);
-        todo!()
+        match self {
+            UniqueCheck::Unique => digest.word(0),
+            UniqueCheck::Conflict(version) => {
+                digest.word(1);
+                digest.word(rank(*version));
+            }
+        }
     }
 }
 
-/// Where [`Store::update`] or [`Store::delete`] waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteState {}
-
-impl WriteState {
-    pub(super) fn digest(&self, _world: &World<Object>, _digest: &mut Digest) {}
+/// The position of [`Store::update`] or [`Store::delete`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteState {
+    /// The queue of the version is held.
+    queued: bool,
+    /// Holders still to wait for.
+    holders: Vec<Xid>,
 }
 
-/// Where a unique check waits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UniqueState {}
+impl WriteState {
+    pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
+        self.queued.hash(digest);
+        for xid in &self.holders {
+            Store::xid_owner_in(world, *xid).hash(digest);
+        }
+    }
+}
+
+/// The position of a unique check: it looks again from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UniqueState;
 
 impl UniqueState {
-    pub(super) fn digest(&self, _world: &World<Object>, _digest: &mut Digest) {}
+    pub(super) fn digest(&self, _world: &World<Object>, digest: &mut Digest) {
+        digest.word(0);
+    }
+}
+
+/// What a look for a key finds.
+enum Found {
+    Free,
+    Taken(VersionId),
+    /// It depends on how this transaction ends.
+    Depends(Xid),
+}
+
+/// What a write does to a version.
+enum Change {
+    Update(Row, RowLock),
+    Delete,
+}
+
+impl Change {
+    fn strength(&self) -> RowLock {
+        match self {
+            Change::Update(_, strength) => *strength,
+            Change::Delete => RowLock::Update,
+        }
+    }
 }
 
 impl Store {
@@ -66,8 +117,11 @@ impl Store {
     /// a key column differs, else [`RowLock::NoKeyUpdate`].
     ///
     /// # Errors
-    /// [`Stop::Wait`] if another transaction holds the row; a deadlock or a lock timeout when it is
-    /// run again.
+    /// [`Stop::Wait`] if another transaction holds the row; 40P01 if its queue shows a deadlock at
+    /// once.
+    ///
+    /// # Panics
+    /// If the journal has something else here.
     pub fn update(
         &mut self,
         run: &mut Run,
@@ -76,20 +130,134 @@ impl Store {
         row: Row,
         strength: RowLock,
     ) -> Result<WriteOutcome, Stop> {
-        todo!("{run:?} {snapshot:?} {version:?} {row:?} {strength:?}")
+        self.change(run, snapshot, version, Change::Update(row, strength))
     }
 
     /// Deletes a version.
     ///
     /// # Errors
     /// As [`update`](Self::update).
+    ///
+    /// # Panics
+    /// If the journal has something else here.
     pub fn delete(
         &mut self,
         run: &mut Run,
         snapshot: &Snapshot,
         version: VersionId,
     ) -> Result<WriteOutcome, Stop> {
-        todo!("{run:?} {snapshot:?} {version:?}")
+        self.change(run, snapshot, version, Change::Delete)
+    }
+
+    fn change(
+        &mut self,
+        run: &mut Run,
+        snapshot: &Snapshot,
+        version: VersionId,
+        change: Change,
+    ) -> Result<WriteOutcome, Stop> {
+        if let Some(entry) = run.replay() {
+            let Entry::Write(outcome) = entry else {
+                panic!("the journal has {entry:?} where a row is written")
+            };
+            return Ok(outcome);
+        }
+        let mut state = match run.take_suspended() {
+            None => WriteState::default(),
+            Some(Suspended::Write(state)) => {
+                self.finish_wait(run.session);
+                state
+            }
+            Some(other) => panic!("{other:?} is suspended where a row is written"),
+        };
+        let strength = change.strength();
+        let session = run.session;
+        let outcome = loop {
+            if !state.holders.is_empty() {
+                let xid = state.holders.remove(0);
+                if !self.wait_for_xid(session, xid, [Some(version), None]) {
+                    return Err(run.suspend(Suspended::Write(state)));
+                }
+                continue;
+            }
+            self.read_row_lock(version);
+            match self.standing(session, snapshot.cid, version) {
+                Standing::Free => break self.apply(session, snapshot.cid, version, change),
+                Standing::Invisible => break WriteOutcome::Invisible,
+                Standing::SelfModified(cid) => break WriteOutcome::SelfModified(cid),
+                Standing::Updated => break WriteOutcome::Updated,
+                Standing::Deleted => break WriteOutcome::Deleted,
+                Standing::Held => {}
+            }
+            let holders = self.conflicting(version, session, strength);
+            if holders.is_empty() {
+                break match self.version(version).death {
+                    None => self.apply(session, snapshot.cid, version, change),
+                    Some(death) if death.updated => WriteOutcome::Updated,
+                    Some(_) => WriteOutcome::Deleted,
+                };
+            }
+            if !state.queued && !self.has_hold(session, version) {
+                state.queued = true;
+                match self.join_queue(session, version, strength) {
+                    Request::Granted => {}
+                    Request::Queued => return Err(run.suspend(Suspended::Write(state))),
+                    Request::Deadlock | Request::Refused => return Err(deadlock_error().into()),
+                }
+            }
+            state.holders = holders;
+        };
+        if state.queued {
+            let tag = Tag::Tuple(self.version(version).table, version);
+            self.release_early(session, tag, strength.queue_mode());
+        }
+        run.record(Entry::Write(outcome));
+        Ok(outcome)
+    }
+
+    fn join_queue(&mut self, session: SessionId, id: VersionId, strength: RowLock) -> Request {
+        let tag = Tag::Tuple(self.version(id).table, id);
+        self.request(
+            session,
+            tag,
+            strength.queue_mode(),
+            LockScope::Transaction,
+            WaitPolicy::Block,
+            [Some(id), None],
+        )
+    }
+
+    fn has_hold(&self, session: SessionId, id: VersionId) -> bool {
+        let holders = &self.version(id).holders;
+        holders.iter().any(|holder| holder.owner.session == session)
+    }
+
+    /// Carries a write out. Locks of others that do not conflict go on to the new version.
+    fn apply(
+        &mut self,
+        session: SessionId,
+        cid: u32,
+        id: VersionId,
+        change: Change,
+    ) -> WriteOutcome {
+        let (row, strength) = match change {
+            Change::Delete => {
+                self.hold(session, id, Hold::Delete(cid));
+                return WriteOutcome::Done(None);
+            }
+            Change::Update(row, strength) => (row, strength),
+        };
+        let version = self.version(id);
+        let rel = version.table;
+        let is_lock = |holder: &&super::Holder| matches!(holder.hold, Hold::Lock(_));
+        let carried: Vec<super::Holder> = version.holders.iter().filter(is_lock).copied().collect();
+        let new = self.append(session, cid, rel, row, Some(id));
+        self.hold(session, id, Hold::Update(strength, cid));
+        self.version_mut(id).next = Some(new);
+        if !carried.is_empty() {
+            self.version_mut(new).holders = carried;
+        }
+        WriteOutcome::Done(Some(new))
     }
 
     /// Adds the entry of a new version to an index. If the index is unique and an in-progress
@@ -98,7 +266,10 @@ impl Store {
     /// back with [`retract`](Self::retract)).
     ///
     /// # Errors
-    /// [`Stop::Wait`]; a deadlock or a lock timeout when it is run again.
+    /// [`Stop::Wait`].
+    ///
+    /// # Panics
+    /// If the journal has something else here.
     pub fn index_insert(
         &mut self,
         run: &mut Run,
@@ -106,7 +277,18 @@ impl Store {
         key: &Key,
         version: VersionId,
     ) -> Result<UniqueCheck, Stop> {
-        todo!("{run:?} {index:?} {key:?} {version:?}")
+        if !self.index(index).forbids(key) {
+            // Nothing to journal: only this run's own version can be missing.
+            if !run.is_replaying() {
+                self.index_build(index, Key::clone(key), version);
+                run.record(Entry::Unique(UniqueCheck::Unique));
+            } else {
+                run.replay();
+            }
+            return Ok(UniqueCheck::Unique);
+        }
+        let check = self.check_unique(run, index, key, Some(version))?;
+        Ok(check)
     }
 
     /// Looks for a live row with the key, without adding anything: the first step of `ON CONFLICT`.
@@ -114,17 +296,107 @@ impl Store {
     ///
     /// # Errors
     /// As [`index_insert`](Self::index_insert).
+    ///
+    /// # Panics
+    /// If the journal has something else here.
     pub fn probe_unique(
         &mut self,
         run: &mut Run,
         index: RelId,
         key: &Key,
     ) -> Result<UniqueCheck, Stop> {
-        todo!("{run:?} {index:?} {key:?}")
+        if !self.index(index).forbids(key) {
+            return Ok(UniqueCheck::Unique);
+        }
+        self.check_unique(run, index, key, None)
+    }
+
+    fn check_unique(
+        &mut self,
+        run: &mut Run,
+        index: RelId,
+        key: &Key,
+        add: Option<VersionId>,
+    ) -> Result<UniqueCheck, Stop> {
+        if let Some(entry) = run.replay() {
+            let Entry::Unique(check) = entry else {
+                panic!("the journal has {entry:?} where a key is checked")
+            };
+            return Ok(check);
+        }
+        match run.take_suspended() {
+            None => {}
+            Some(Suspended::Unique(_)) => self.finish_wait(run.session),
+            Some(other) => panic!("{other:?} is suspended where a key is checked"),
+        }
+        if self.world.footprint.is_on() {
+            let name = name::key(index, key);
+            match add {
+                Some(_) => self.world.footprint.write(name),
+                None => self.world.footprint.read(name),
+            }
+        }
+        let check = loop {
+            match self.find_key(run.session, index, key, add) {
+                Found::Free => break UniqueCheck::Unique,
+                Found::Taken(version) => break UniqueCheck::Conflict(version),
+                Found::Depends(xid) => {
+                    if !self.wait_for_xid(run.session, xid, [add, None]) {
+                        return Err(run.suspend(Suspended::Unique(UniqueState)));
+                    }
+                }
+            }
+        };
+        if let (UniqueCheck::Unique, Some(version)) = (check, add) {
+            self.index_build(index, Key::clone(key), version);
+        }
+        run.record(Entry::Unique(check));
+        Ok(check)
+    }
+
+    /// Looks at every row with the key as it is now, whoever made it.
+    fn find_key(
+        &self,
+        session: SessionId,
+        index: RelId,
+        key: &Key,
+        except: Option<VersionId>,
+    ) -> Found {
+        for entry in self.index(index).equal(key) {
+            if Some(entry.version) == except {
+                continue;
+            }
+            let version = self.version(entry.version);
+            if let Birth::Running { owner, .. } = version.birth
+                && owner.session != session
+            {
+                return Found::Depends(version.xmin);
+            }
+            if version.death.is_some() {
+                continue;
+            }
+            match version.ender() {
+                None => return Found::Taken(entry.version),
+                Some(ender) if ender.owner.session == session => {}
+                Some(ender) => return Found::Depends(ender.xid),
+            }
+        }
+        Found::Free
     }
 
     /// Takes back a version that the same statement inserted (a failed speculative insertion).
+    ///
+    /// # Panics
+    /// If the journal has something else here.
     pub fn retract(&mut self, run: &mut Run, version: VersionId) {
-        todo!("{run:?} {version:?}")
+        if let Some(entry) = run.replay() {
+            assert_eq!(entry, Entry::Done, "the journal differs at a retraction");
+            return;
+        }
+        for level in &mut self.xact_mut(run.session).levels {
+            level.touched.retain(|touched| *touched != version);
+        }
+        self.remove_version(version);
+        run.record(Entry::Done);
     }
 }

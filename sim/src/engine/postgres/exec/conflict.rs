@@ -11,7 +11,9 @@ use super::bound::{Around, Bound};
 use super::foreign_key::Event;
 use super::write::{Replaced, set_strength};
 use super::{Exec, Stop};
-use crate::engine::postgres::{Birth, LockOutcome, UniqueCheck, VersionId, WaitPolicy, errors};
+use crate::engine::postgres::{
+    Birth, Follow, LockOutcome, UniqueCheck, VersionId, WaitPolicy, errors,
+};
 use crate::plan::catalog::Table;
 use crate::plan::expr;
 use crate::plan::write::{ConflictAction, OnConflict};
@@ -101,9 +103,9 @@ impl Exec<'_> {
         row: &Row,
         around: Around<'_>,
     ) -> Result<Option<VersionId>, Stop> {
-        let version =
-            self.store
-                .insert(&mut self.run, table.id, Row::clone(row), self.snapshot.cid);
+        let version = self
+            .store
+            .insert(&mut self.run, &self.snapshot, table.id, Row::clone(row));
         if self
             .index_row(table, row, version, arbiters, around)?
             .is_some()
@@ -128,7 +130,7 @@ impl Exec<'_> {
             existing,
             set_strength(table, set),
             WaitPolicy::Block,
-            false,
+            Follow::NONE,
         )?;
         match outcome {
             LockOutcome::Locked => Ok(true),

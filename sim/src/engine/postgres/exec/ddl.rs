@@ -164,7 +164,8 @@ impl Exec<'_> {
 
     fn create_sequence(&mut self, sequence: &Sequence, owner: Option<(RelId, usize)>) -> RelId {
         let id = self.new_id();
-        self.store.create_sequence(id, sequence.start, false);
+        self.store
+            .create_sequence(self.session, id, sequence.start, false);
         self.edit(Edit::Sequence(Arc::new(Sequence {
             id,
             owner,
@@ -629,7 +630,7 @@ impl Exec<'_> {
             }
         }
         for table in tables {
-            self.store.truncate(self.session, table.id);
+            self.store.truncate(self.session, &self.snapshot, table.id);
             if restart_identity {
                 let schema = Rc::clone(&self.schema);
                 for sequence in schema.sequences.values() {

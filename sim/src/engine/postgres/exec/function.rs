@@ -8,7 +8,7 @@ use rowlock_model::{DbError, Row, Value};
 
 use super::{Exec, Stop};
 use crate::engine::postgres::{
-    AdvisoryKey, Entry, LockMode, LockScope, Tag, WaitPolicy, errors, pid,
+    AdvisoryKey, Entry, LockMode, LockScope, Store, Tag, WaitPolicy, errors, pid,
 };
 use crate::plan::catalog::{Catalog as _, Relation, Sequence};
 use crate::plan::expr::{self, HostFunction, Scope, SetFunction};
@@ -57,12 +57,8 @@ impl Exec<'_> {
             F::BlockingPids => {
                 let of = session_of(int(args, 0));
                 self.run.once_value(|| {
-                    let waits = self.store.waits();
-                    let wait = waits.iter().find(|w| Some(w.session) == of && !w.granted);
-                    let pids = wait.map_or(Vec::new(), |w| {
-                        w.blockers.iter().map(|s| Value::Int(pid(*s))).collect()
-                    });
-                    Ok(Value::Array(pids.into()))
+                    let blockers = of.map_or(Vec::new(), |s| blockers(self.store, s));
+                    Ok(Value::Array(blockers.into()))
                 })
             }
             F::SessionIsBlocked => {
@@ -72,15 +68,8 @@ impl Exec<'_> {
                     _ => [].into(),
                 };
                 self.run.once_value(|| {
-                    let waits = self.store.waits();
-                    let blocked = waits.iter().any(|w| {
-                        Some(w.session) == of
-                            && !w.granted
-                            && w.blockers
-                                .iter()
-                                .any(|b| among.contains(&Value::Int(pid(*b))))
-                    });
-                    Ok(Value::Bool(blocked))
+                    let blockers = of.map_or(Vec::new(), |s| blockers(self.store, s));
+                    Ok(Value::Bool(blockers.iter().any(|b| among.contains(b))))
                 })
             }
             F::CurrentXactId => {
@@ -415,6 +404,15 @@ fn advance(sequence: &Sequence, last: i64) -> Result<i64, DbError> {
         }
         _ => Err(errors::sequence_ran_down(&sequence.name, sequence.min)),
     }
+}
+
+/// The process numbers that a session waits for.
+fn blockers(store: &Store, session: SessionId) -> Vec<Value> {
+    if session.0 >= store.session_count() || !store.is_waiting(session) {
+        return Vec::new();
+    }
+    let blockers = store.blockers(session);
+    blockers.iter().map(|s| Value::Int(pid(*s))).collect()
 }
 
 /// The session with a process number, whether or not it was ever opened.

@@ -45,10 +45,10 @@ use self::bound::Around;
 use self::cte::CteState;
 pub(crate) use self::foreign_key::Event;
 pub(crate) use self::info::{Info, locking_query};
-pub(crate) use self::view::{mode_name, view, view_name};
+pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
-use super::{LockOutcome, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy};
+use super::{Follow, LockOutcome, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy};
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};
 
@@ -137,14 +137,14 @@ impl<'e> Exec<'e> {
         &self.schema
     }
 
-    /// Locks a row version; in READ COMMITTED follows it to the newest one.
+    /// Locks a row version as `SELECT .. FOR` does; in READ COMMITTED follows it to the newest one.
     pub(super) fn lock_row(
         &mut self,
         version: VersionId,
         strength: RowLock,
         policy: WaitPolicy,
     ) -> Result<LockOutcome, Stop> {
-        let follow = !self.keeps_snapshot();
+        let follow = Follow::select(!self.keeps_snapshot());
         self.store.lock_row(
             &mut self.run,
             &self.snapshot,

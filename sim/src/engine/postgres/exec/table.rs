@@ -106,7 +106,11 @@ impl Exec<'_> {
             }
         }
         Ok(if prefix.is_empty() {
-            self.store.index_scan(index.id, false)
+            self.store
+                .index_scan(index.id, false)
+                .iter()
+                .map(|entry| entry.version)
+                .collect()
         } else {
             self.store.index_lookup(index.id, &prefix, false)
         })

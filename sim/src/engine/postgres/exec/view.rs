@@ -8,6 +8,7 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{Row, Value};
 
 use super::{Exec, Stop};
+use crate::engine::postgres::lock::mode_name;
 use crate::engine::postgres::session::{Block, SessionState, Waiting};
 use crate::engine::postgres::{AdvisoryKey, HeldLock, LockMode, RelId, Tag, pid};
 use crate::plan::catalog::{RelationId, VirtualTable};
@@ -151,11 +152,6 @@ fn lock_row(lock: &HeldLock) -> Value {
             row[5] = virtual_xid(session);
             "virtualxid"
         }
-        Tag::Speculative(xid) => {
-            row[6] = int(xid.0);
-            row[8] = Value::Int(1);
-            "spectoken"
-        }
         Tag::Advisory(key) => {
             row[1] = database;
             let (class, object, form) = match key {
@@ -179,20 +175,6 @@ fn lock_row(lock: &HeldLock) -> Value {
 
 fn virtual_xid(session: SessionId) -> Value {
     Value::text(format!("{}/1", u32::from(session.0) + 3))
-}
-
-/// The name of a mode as `pg_locks` and error messages print it.
-pub(crate) fn mode_name(mode: LockMode) -> &'static str {
-    match mode {
-        LockMode::AccessShare => "AccessShareLock",
-        LockMode::RowShare => "RowShareLock",
-        LockMode::RowExclusive => "RowExclusiveLock",
-        LockMode::ShareUpdateExclusive => "ShareUpdateExclusiveLock",
-        LockMode::Share => "ShareLock",
-        LockMode::ShareRowExclusive => "ShareRowExclusiveLock",
-        LockMode::Exclusive => "ExclusiveLock",
-        LockMode::AccessExclusive => "AccessExclusiveLock",
-    }
 }
 
 fn activity_row(session: SessionId, state: &SessionState, active: bool) -> Value {

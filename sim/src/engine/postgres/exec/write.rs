@@ -12,7 +12,9 @@ use super::constraint::update_strength;
 use super::foreign_key::Event;
 use super::select::RowSink;
 use super::{Exec, Flow, Stop};
-use crate::engine::postgres::{LockOutcome, RowLock, VersionId, WaitPolicy, WriteOutcome, errors};
+use crate::engine::postgres::{
+    Follow, LockOutcome, RowLock, VersionId, WaitPolicy, WriteOutcome, errors,
+};
 use crate::plan::catalog::Table;
 use crate::plan::expr::Host as _;
 use crate::plan::query::{Cte, Source};
@@ -94,9 +96,9 @@ impl Exec<'_> {
         row: &Row,
         around: Around<'_>,
     ) -> Result<VersionId, Stop> {
-        let version =
-            self.store
-                .insert(&mut self.run, table.id, Row::clone(row), self.snapshot.cid);
+        let version = self
+            .store
+            .insert(&mut self.run, &self.snapshot, table.id, Row::clone(row));
         self.index_row(table, row, version, &[], around)?;
         self.queue(table, Event::Insert(Row::clone(row)), version);
         Ok(version)
@@ -216,7 +218,15 @@ impl Exec<'_> {
         if self.keeps_snapshot() {
             return Err(errors::concurrent_update().into());
         }
-        match self.lock_row(version, strength, WaitPolicy::Block)? {
+        let outcome = self.store.lock_row(
+            &mut self.run,
+            &self.snapshot,
+            version,
+            strength,
+            WaitPolicy::Block,
+            Follow::RECHECK,
+        )?;
+        match outcome {
             LockOutcome::LockedNewer(newer) => Ok(Replaced::Newer(newer)),
             LockOutcome::Locked => Ok(Replaced::Newer(version)),
             LockOutcome::Deleted | LockOutcome::SelfModified(_) | LockOutcome::Invisible => {

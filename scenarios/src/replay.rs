@@ -1,0 +1,182 @@
+//! Runs a pinned schedule or a schedule file on a [`Stage`] and compares every step with what is
+//! expected, including who waits for whom.
+//!
+//! The same code drives the simulated and the live stage, so [`mirror`] can run a schedule on both
+//! and find the first difference between them.
+
+mod cast;
+mod compare;
+mod fixed;
+mod mirror;
+
+use std::sync::Arc;
+
+use rowlock_model::schedule::Event;
+
+use crate::expr::EvalError;
+use crate::pinned::Pinned;
+use crate::scenario::Case;
+use crate::schedule::ScheduleFile;
+use crate::stage::{Stage, StageError};
+
+pub use mirror::{Difference, Mirror, mirror};
+
+/// A run could not be carried out; says nothing about the scenario's outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The stage failed.
+    #[error("{0}")]
+    Stage(#[from] StageError),
+    /// The script that makes the initial state, or that prepares a session, was refused.
+    #[error("{what} was refused: {error}")]
+    Refused {
+        /// Which script.
+        what: String,
+        /// What the server said.
+        error: rowlock_model::DbError,
+    },
+    /// An expression of the scenario has no value.
+    #[error("{0}")]
+    Expression(#[from] EvalError),
+    /// The schedule asks for something that cannot be done.
+    #[error("event {number}: {message}")]
+    Schedule {
+        /// The event's number, from 1.
+        number: usize,
+        /// What cannot be done.
+        message: String,
+    },
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub enum Script<'a> {
+    /// A pinned schedule of a case.
+    Pinned(&'a Case, &'a Pinned),
+    /// A schedule file.
+    File(&'a ScheduleFile),
+}
+
+/// One event of a run, with everything that it led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The event as the file has it, in short: a pinned token, or `worker-1 take`.
+    pub token: Arc<str>,
+    /// What happened: the event itself with its outcome on this stage, then each session that went
+    /// on because of it.
+    pub events: Vec<Event>,
+    /// Who waits after it.
+    pub waiting: Vec<Waiting>,
+    /// How it compares.
+    pub verdict: StepVerdict,
+}
+
+/// A session that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Its label.
+    pub session: String,
+    /// The labels of those it waits for, sorted.
+    pub blockers: Vec<String>,
+    /// What it waits on, for people.
+    pub object: String,
+}
+
+/// How a step compares with what is expected of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StepVerdict {
+    /// As expected; also where nothing is expected.
+    Same,
+    /// Otherwise.
+    Differs {
+        /// What is expected.
+        expected: String,
+        /// What came.
+        got: String,
+    },
+    /// The server chose another way where it is free to choose: another waiter went on first, or
+    /// another session was the victim of a deadlock.
+    OtherBranch {
+        /// What is expected.
+        expected: String,
+        /// What came.
+        got: String,
+    },
+}
+
+/// What a run comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conclusion {
+    /// Every step and the end are as expected.
+    Confirmed,
+    /// Every step is as expected, but the end is not: the violation does not show.
+    Refuted,
+    /// The first step (index) that is not as expected. The run was ended there.
+    DivergedAt(usize),
+}
+
+/// A query at the end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinalQuery {
+    /// The query.
+    pub sql: Arc<str>,
+    /// What is expected.
+    pub expected: String,
+    /// What came.
+    pub got: String,
+    /// Whether that is the same.
+    pub same: bool,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// The server's name and version.
+    pub server: String,
+    /// The steps, up to the first that is not as expected.
+    pub steps: Vec<Step>,
+    /// The queries at the end, if the end was reached.
+    pub finals: Vec<FinalQuery>,
+    /// What it comes to.
+    pub conclusion: Conclusion,
+}
+
+/// Runs a schedule on a stage, from a fresh database, up to the first step that is not as expected.
+///
+/// # Errors
+/// The stage failed, or the schedule cannot be run at all.
+pub fn replay(stage: &mut dyn Stage, script: Script<'_>) -> Result<Replay, ReplayError> {
+    run(stage, script, true)
+}
+
+/// The lines a schedule consists of, for one stage: either kind of script.
+fn run(
+    stage: &mut dyn Stage,
+    script: Script<'_>,
+    stop_at_difference: bool,
+) -> Result<Replay, ReplayError> {
+    match script {
+        Script::Pinned(case, pinned) => fixed::pinned(stage, case, pinned, stop_at_difference),
+        Script::File(file) => fixed::file(stage, file, stop_at_difference),
+    }
+}
+
+impl Replay {
+    /// The conclusion of steps and queries.
+    fn conclude(server: String, steps: Vec<Step>, finals: Vec<FinalQuery>) -> Replay {
+        let diverged = steps
+            .iter()
+            .position(|step| step.verdict != StepVerdict::Same);
+        let conclusion = match diverged {
+            Some(at) => Conclusion::DivergedAt(at),
+            None if finals.iter().all(|query| query.same) => Conclusion::Confirmed,
+            None => Conclusion::Refuted,
+        };
+        Replay {
+            server,
+            steps,
+            finals,
+            conclusion,
+        }
+    }
+}

@@ -1,0 +1,710 @@
+//! The two kinds of scripts, event by event.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rowlock_model::schedule::{Choice, Event, Loss, ProcessId, RequestId, SessionId, Statement};
+use rowlock_model::{DbError, Outcome};
+
+use super::cast::{Arrival, Cast, Part, Sent};
+use super::compare::{describe, same};
+use super::{FinalQuery, Replay, ReplayError, Step, StepVerdict};
+use crate::pinned::{Pinned, PinnedAction, SessionRef, session_label, sessions};
+use crate::scenario::{Case, default_isolation};
+use crate::schedule::ScheduleFile;
+use crate::script::{Act, Answer, Script, ScriptState};
+use crate::stage::{self, Stage};
+
+/// What an event does to the cast.
+enum Move {
+    /// A statement is sent.
+    Send(usize, Sent),
+    /// A connection is lost over a statement; without one, over something else on its way.
+    Lose(usize, Option<Sent>, Loss),
+    /// Nothing that a server would see.
+    Nothing,
+    Close(usize),
+    Advance(Duration),
+    /// The clients of these members go away.
+    Drop(Vec<usize>),
+    /// The server notices the ghosts of a process, or one of them.
+    Notice(usize, Option<SessionId>),
+    Kill(usize),
+    /// The answer of a waiting member is due: it was granted its lock, is the victim of a deadlock,
+    /// or a timer fires.
+    Due(usize, Due),
+    Late(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Resume,
+    Deadlock,
+    Expire,
+}
+
+/// What an event did: its own outcome, if it has one, and the answers of others.
+struct Done {
+    own: Option<Outcome>,
+    own_arrival: Option<Arrival>,
+    others: Vec<Arrival>,
+}
+
+fn perform(
+    cast: &mut Cast<'_>,
+    what: Move,
+    first: Option<usize>,
+    come: &mut VecDeque<Arrival>,
+) -> Result<Done, ReplayError> {
+    let mut waits_for = None;
+    let mut own_member = None;
+    let mut lost = false;
+    let arrivals = match what {
+        Move::Nothing => Vec::new(),
+        Move::Send(member, sent) => {
+            own_member = Some(member);
+            waits_for = Some(member);
+            cast.send(member, sent, first)?
+        }
+        Move::Lose(member, sent, loss) => {
+            lost = true;
+            match sent {
+                Some(sent) => cast.lose(member, sent, loss, first)?,
+                None => {
+                    cast.drop_clients(&[member])?;
+                    cast.settle(first)?
+                }
+            }
+        }
+        Move::Close(member) => cast.close(member, first)?,
+        Move::Advance(by) => cast.advance(by)?,
+        Move::Drop(members) => {
+            cast.drop_clients(&members)?;
+            cast.settle(first)?
+        }
+        Move::Notice(process, only) => cast.notice(process, only, first)?,
+        Move::Kill(member) => cast.kill(member, first)?,
+        Move::Late(member) => {
+            own_member = Some(member);
+            waits_for = Some(member);
+            let mut arrivals = cast.late(member, first)?;
+            if !cast.is_busy(member) {
+                cast.drop_clients(&[member])?;
+            }
+            arrivals.sort_by_key(|arrival| arrival.member != member);
+            arrivals
+        }
+        Move::Due(member, due) => {
+            own_member = Some(member);
+            waits_for = Some(member);
+            match come.iter().position(|arrival| arrival.member == member) {
+                Some(at) => come.remove(at).into_iter().collect(),
+                None if due == Due::Deadlock => cast.deadlock(member)?,
+                None => cast.settle(Some(member))?,
+            }
+        }
+    };
+    let mut done = Done {
+        own: None,
+        own_arrival: None,
+        others: Vec::new(),
+    };
+    for arrival in arrivals {
+        if own_member == Some(arrival.member) && done.own_arrival.is_none() {
+            done.own = Some(arrival.outcome());
+            done.own_arrival = Some(arrival);
+        } else {
+            done.others.push(arrival);
+        }
+    }
+    if let Some(member) = waits_for.filter(|member| done.own.is_none() && cast.is_busy(*member)) {
+        let label = &cast.members[member].label.clone();
+        let waiting = cast.waiting()?;
+        let found = waiting.into_iter().find(|w| w.session == *label);
+        done.own = Some(Outcome::Waits(found.map_or(Vec::new(), |w| w.blockers)));
+    }
+    if lost {
+        done.own = Some(Outcome::Failed(DbError::connection_lost(
+            "the connection is lost",
+        )));
+    }
+    Ok(done)
+}
+
+fn ok() -> Outcome {
+    Outcome::Done(rowlock_model::Reply::default())
+}
+
+/// Runs a pinned schedule.
+pub(super) fn pinned(
+    stage: &mut dyn Stage,
+    case: &Case,
+    pinned: &Pinned,
+    stop_at_difference: bool,
+) -> Result<Replay, ReplayError> {
+    let server = stage.version()?;
+    let refs = sessions(&pinned.processes);
+    let parts = refs.iter().map(|session| {
+        let process = &pinned.processes[session.process];
+        Part {
+            label: session_label(&pinned.processes, *session),
+            process: session.process,
+            isolation: process.isolation,
+            connect: process.connect.as_ref().map(|text| text.text.clone()),
+        }
+    });
+    let member = |session: SessionRef| refs.iter().position(|r| *r == session).unwrap_or(0);
+    let victims: Vec<usize> = pinned
+        .events
+        .iter()
+        .filter_map(|event| match event.action {
+            PinnedAction::Deadlock(session) => Some(member(session)),
+            _ => None,
+        })
+        .collect();
+    let setup = case.setup.as_ref().map(|text| &*text.text);
+    let cast = Cast::open(stage, setup, parts.collect(), &victims)?;
+    let scripts: Vec<Script> = pinned
+        .processes
+        .iter()
+        .filter_map(|process| Script::of(process, case.database))
+        .collect();
+    let states = scripts.iter().map(Script::start).collect();
+    let mut run = PinnedRun {
+        pinned,
+        refs: &refs,
+        cast,
+        scripts,
+        states,
+        come: VecDeque::new(),
+        elapsed_micros: 0,
+    };
+    let mut steps = Vec::new();
+    for number in 0..pinned.events.len() {
+        let step = run.event(number)?;
+        let stop = step.verdict != StepVerdict::Same && stop_at_difference;
+        steps.push(step);
+        if stop {
+            return Ok(Replay::conclude(server, steps, Vec::new()));
+        }
+    }
+    let mut finals = Vec::new();
+    for query in &pinned.finals {
+        let got = Outcome::of(&run.cast.query(&query.sql.text)?);
+        finals.push(FinalQuery {
+            sql: query.sql.text.clone(),
+            expected: query.rows.to_string(),
+            same: query.rows.accepts(&got),
+            got: describe(&got, &ok()),
+        });
+    }
+    Ok(Replay::conclude(server, steps, finals))
+}
+
+struct PinnedRun<'a, 'b> {
+    pinned: &'a Pinned,
+    refs: &'a [SessionRef],
+    cast: Cast<'b>,
+    scripts: Vec<Script>,
+    states: Vec<ScriptState>,
+    /// Answers that came before the token that expects them.
+    come: VecDeque<Arrival>,
+    elapsed_micros: i64,
+}
+
+impl PinnedRun<'_, '_> {
+    fn member(&self, session: SessionRef) -> usize {
+        let found = self.refs.iter().position(|r| *r == session);
+        found.unwrap_or(0)
+    }
+
+    fn event(&mut self, number: usize) -> Result<Step, ReplayError> {
+        let pinned = self.pinned;
+        let event = &pinned.events[number];
+        let expected = &event.expected;
+        let first = match (expected.then.first(), pinned.events.get(number + 1)) {
+            (Some((session, ..)), _) => Some(self.member(*session)),
+            (None, Some(next)) => match next.action {
+                PinnedAction::Resume(session) => Some(self.member(session)),
+                _ => None,
+            },
+            (None, None) => None,
+        };
+        let (what, choice, sent) = self.what(number)?;
+        let actor = self.actor(&choice, sent.as_ref());
+        let done = perform(&mut self.cast, what, first, &mut self.come)?;
+        let own = done.own.clone().unwrap_or_else(ok);
+        if let Some(arrival) = &done.own_arrival {
+            self.learn(arrival)?;
+        }
+        for arrival in &done.others {
+            self.learn(arrival)?;
+        }
+        let waiting = self.cast.waiting()?;
+        let events = events(&self.cast, choice, actor, sent, &done);
+        let verdict = self.verdict(number, &own, done.others);
+        Ok(Step {
+            token: event.token.clone(),
+            events,
+            waiting,
+            verdict,
+        })
+    }
+
+    /// Gives the answer to the local state of its process, for the bindings of later steps.
+    fn learn(&mut self, arrival: &Arrival) -> Result<(), ReplayError> {
+        let process = self.cast.members[arrival.member].process;
+        let now = || now_micros(self.elapsed_micros);
+        let answer = match &arrival.answer {
+            stage::Answer::Exec(result) => Answer::Exec(result.clone()),
+            stage::Answer::Batch(result) => Answer::Batch(result.clone()),
+        };
+        let state = &mut self.states[process];
+        Ok(self.scripts[process].fixed_done(arrival.sent.index, state, &answer, &now)?)
+    }
+
+    fn actor(&self, choice: &Choice, sent: Option<&Sent>) -> Arc<str> {
+        let label = match choice {
+            Choice::Advance(_) => return "".into(),
+            Choice::Crash(p) | Choice::Step(p, _) | Choice::Lose(p, ..) | Choice::Cancel(p, _) => {
+                let process = usize::from(p.0);
+                let steps = self.pinned.processes[process].steps();
+                let session = sent
+                    .and_then(|sent| steps.get(sent.index))
+                    .map_or(0, |s| s.session);
+                session_label(&self.pinned.processes, SessionRef { process, session })
+            }
+            Choice::Resume(s)
+            | Choice::Deadlock(s)
+            | Choice::Expire(s)
+            | Choice::Notice(s)
+            | Choice::Kill(s)
+            | Choice::Late(s) => self.cast.members[usize::from(s.0)].label.clone(),
+        };
+        label.into()
+    }
+
+    fn what(&mut self, number: usize) -> Result<(Move, Choice, Option<Sent>), ReplayError> {
+        let session_id = |member: usize| SessionId(member as u8);
+        let process_id = |process: usize| ProcessId(process as u8);
+        let event = &self.pinned.events[number];
+        let due = |this: &Self, session: SessionRef, due: Due, choice: fn(SessionId) -> Choice| {
+            let member = this.member(session);
+            let sent = this
+                .come
+                .iter()
+                .find(|a| a.member == member)
+                .map(|a| a.sent.clone());
+            (Move::Due(member, due), choice(session_id(member)), sent)
+        };
+        Ok(match event.action {
+            PinnedAction::Step(process, step) => {
+                let (what, sent) = self.step(number, process, step)?;
+                (what, Choice::Step(process_id(process), RequestId(0)), sent)
+            }
+            PinnedAction::Lose(process, step, loss) => {
+                let (_, sent) = self.step(number, process, step)?;
+                let session = self.pinned.processes[process].steps()[step].session;
+                let member = self.member(SessionRef { process, session });
+                let choice = Choice::Lose(process_id(process), RequestId(0), loss);
+                (Move::Lose(member, sent.clone(), loss), choice, sent)
+            }
+            PinnedAction::Advance(by) => {
+                let micros = by.as_micros() as i64;
+                self.elapsed_micros += micros;
+                (Move::Advance(by), Choice::Advance(micros), None)
+            }
+            PinnedAction::Crash(process) => {
+                let members = (0..self.refs.len()).filter(|m| self.refs[*m].process == process);
+                let choice = Choice::Crash(process_id(process));
+                (Move::Drop(members.collect()), choice, None)
+            }
+            PinnedAction::Notice(process) => {
+                let member = self.member(SessionRef {
+                    process,
+                    session: 0,
+                });
+                let choice = Choice::Notice(session_id(member));
+                (Move::Notice(process, None), choice, None)
+            }
+            PinnedAction::Kill(session) => {
+                let member = self.member(session);
+                (Move::Kill(member), Choice::Kill(session_id(member)), None)
+            }
+            PinnedAction::Late(session) => {
+                let member = self.member(session);
+                (Move::Late(member), Choice::Late(session_id(member)), None)
+            }
+            PinnedAction::Resume(s) => due(self, s, Due::Resume, Choice::Resume),
+            PinnedAction::Deadlock(s) => due(self, s, Due::Deadlock, Choice::Deadlock),
+            PinnedAction::Expire(s) => due(self, s, Due::Expire, Choice::Expire),
+        })
+    }
+
+    /// What a step of a process does, and the statement if it sends one.
+    fn step(
+        &mut self,
+        number: usize,
+        process: usize,
+        index: usize,
+    ) -> Result<(Move, Option<Sent>), ReplayError> {
+        let step = &self.pinned.processes[process].steps()[index];
+        let session = step.session;
+        let member = self.member(SessionRef { process, session });
+        let now = || now_micros(self.elapsed_micros);
+        let act = self.scripts[process].fixed_act(index, &self.states[process], &now);
+        let statement = match act {
+            Act::Send(statement) => statement,
+            Act::Close => return Ok((Move::Close(member), None)),
+            _ => {
+                let state = &mut self.states[process];
+                self.scripts[process].fixed_done(index, state, &Answer::Done, &now)?;
+                return Ok((Move::Nothing, None));
+            }
+        };
+        check_idle(&self.cast, member, number)?;
+        let sent = Sent {
+            step: Some(step.name.clone()),
+            index,
+            statement,
+        };
+        Ok((Move::Send(member, sent.clone()), Some(sent)))
+    }
+
+    /// Compares an event with its expectation. Answers that a later token expects are kept for it.
+    fn verdict(&mut self, number: usize, own: &Outcome, others: Vec<Arrival>) -> StepVerdict {
+        let event = &self.pinned.events[number];
+        let expected = &event.expected;
+        let mut others: Vec<Option<Arrival>> = others.into_iter().map(Some).collect();
+        let mut all_same = expected.own.accepts(own);
+        let mut other_branch = all_same;
+        let mut missing = false;
+        for (session, _, outcome) in &expected.then {
+            let member = self.member(*session);
+            let came = others
+                .iter_mut()
+                .find(|other| other.as_ref().is_some_and(|a| a.member == member))
+                .and_then(Option::take);
+            match came {
+                Some(arrival) if outcome.accepts(&arrival.outcome()) => {}
+                Some(_) => {
+                    all_same = false;
+                    other_branch = false;
+                }
+                None => {
+                    all_same = false;
+                    missing = true;
+                }
+            }
+        }
+        // Tokens that follow at once may take the answers of waiters.
+        let due = self.pinned.events[number + 1..]
+            .iter()
+            .map_while(|next| match next.action {
+                PinnedAction::Resume(s) | PinnedAction::Deadlock(s) | PinnedAction::Expire(s) => {
+                    Some(s)
+                }
+                _ => None,
+            });
+        let due: Vec<usize> = due.map(|session| self.member(session)).collect();
+        let mut surplus = Vec::new();
+        for arrival in others.into_iter().flatten() {
+            match due.contains(&arrival.member) {
+                true => self.come.push_back(arrival),
+                false => surplus.push(arrival),
+            }
+        }
+        if all_same && surplus.is_empty() {
+            return StepVerdict::Same;
+        }
+        let expected_text = self.expected_text(number);
+        let got = self.got_text(own, &surplus);
+        match other_branch && missing && !surplus.is_empty() {
+            true => StepVerdict::OtherBranch {
+                expected: expected_text,
+                got,
+            },
+            false => StepVerdict::Differs {
+                expected: expected_text,
+                got,
+            },
+        }
+    }
+
+    fn expected_text(&self, number: usize) -> String {
+        let expected = &self.pinned.events[number].expected;
+        let mut text = expected.own.to_string();
+        for (session, step, outcome) in &expected.then {
+            let label = session_label(&self.pinned.processes, *session);
+            let step = &self.pinned.processes[session.process].steps()[*step].name;
+            text += &format!("; {label}:{step} {outcome}");
+        }
+        text
+    }
+
+    fn got_text(&self, own: &Outcome, surplus: &[Arrival]) -> String {
+        let mut text = describe(own, &ok());
+        for arrival in surplus {
+            let label = &self.cast.members[arrival.member].label;
+            let step = arrival.sent.step.as_deref().unwrap_or_default();
+            text += &format!("; {label}:{step} {}", describe(&arrival.outcome(), &ok()));
+        }
+        text
+    }
+}
+
+/// The host's clock of a replay: it begins at a fixed instant and moves only with the schedule.
+fn now_micros(elapsed_micros: i64) -> i64 {
+    const START_MICROS: i64 = 1_700_000_000_000_000;
+    START_MICROS + elapsed_micros
+}
+
+fn check_idle(cast: &Cast<'_>, member: usize, number: usize) -> Result<(), ReplayError> {
+    match cast.is_busy(member) {
+        false => Ok(()),
+        true => Err(ReplayError::Schedule {
+            number: number + 1,
+            message: format!(
+                "{} still waits for the answer to its last statement",
+                cast.members[member].label
+            ),
+        }),
+    }
+}
+
+/// The event with its outcome on this stage, and those of the sessions that went on.
+fn events(
+    cast: &Cast<'_>,
+    choice: Choice,
+    actor: Arc<str>,
+    sent: Option<Sent>,
+    done: &Done,
+) -> Vec<Event> {
+    let sends = matches!(choice, Choice::Step(..) | Choice::Lose(..));
+    let mut events = vec![Event {
+        choice,
+        actor,
+        step: sent.as_ref().and_then(|sent| sent.step.clone()),
+        statement: sent.filter(|_| sends).map(|sent| sent.statement),
+        outcome: done.own.clone(),
+    }];
+    events.extend(done.others.iter().map(|arrival| Event {
+        choice: Choice::Resume(SessionId(arrival.member as u8)),
+        actor: cast.members[arrival.member].label.as_str().into(),
+        step: arrival.sent.step.clone(),
+        statement: None,
+        outcome: Some(arrival.outcome()),
+    }));
+    events
+}
+
+/// Runs a schedule file.
+pub(super) fn file(
+    stage: &mut dyn Stage,
+    file: &ScheduleFile,
+    stop_at_difference: bool,
+) -> Result<Replay, ReplayError> {
+    let server = stage.version()?;
+    let mut parts = Vec::new();
+    for (process, p) in file.processes.iter().enumerate() {
+        for session in 0..p.sessions {
+            let label = match session {
+                0 => p.label.to_string(),
+                n => format!("{}/{}", p.label, n + 1),
+            };
+            parts.push(part(file, process, label));
+        }
+    }
+    let labels: Vec<String> = parts.iter().map(|part| part.label.clone()).collect();
+    let victims: Vec<usize> = file
+        .schedule
+        .events
+        .iter()
+        .filter(|event| matches!(event.choice, Choice::Deadlock(_)))
+        .filter_map(|event| labels.iter().position(|label| *label == *event.actor))
+        .collect();
+    let cast = Cast::open(stage, file.setup.as_deref(), parts, &victims)?;
+    let mut run = FileRun {
+        file,
+        cast,
+        come: VecDeque::new(),
+    };
+    let mut steps = Vec::new();
+    for number in 0..file.schedule.events.len() {
+        let step = run.event(number)?;
+        let stop = step.verdict != StepVerdict::Same && stop_at_difference;
+        steps.push(step);
+        if stop {
+            return Ok(Replay::conclude(server, steps, Vec::new()));
+        }
+    }
+    let mut finals = Vec::new();
+    if let Some(check) = &file.check {
+        let got = Outcome::of(&run.cast.query(check)?);
+        let shows = matches!(&got, Outcome::Done(reply) if !reply.rows.is_empty());
+        finals.push(FinalQuery {
+            sql: Arc::clone(check),
+            expected: "at least one row, which is the violation".into(),
+            same: shows,
+            got: describe(&got, &ok()),
+        });
+    }
+    Ok(Replay::conclude(server, steps, finals))
+}
+
+fn part(file: &ScheduleFile, process: usize, label: String) -> Part {
+    let p = file.processes.get(process);
+    let default = match file.processes.is_empty() {
+        true => default_isolation(file.database),
+        false => file.isolation,
+    };
+    Part {
+        label,
+        process,
+        isolation: p.and_then(|p| p.isolation).unwrap_or(default),
+        connect: p.and_then(|p| p.connect.clone()),
+    }
+}
+
+struct FileRun<'a, 'b> {
+    file: &'a ScheduleFile,
+    cast: Cast<'b>,
+    /// Answers that came before the event that expects them: a live server does not let a granted
+    /// lock wait.
+    come: VecDeque<Arrival>,
+}
+
+impl FileRun<'_, '_> {
+    /// The member of a session label; one that connects in the middle of the schedule is added.
+    fn member(&mut self, actor: &str, process: Option<usize>) -> usize {
+        if let Some(found) = self.cast.members.iter().position(|m| m.label == actor) {
+            return found;
+        }
+        let base = actor.rsplit_once('/').map_or(actor, |(base, _)| base);
+        let by_label = || self.file.processes.iter().position(|p| *p.label == *base);
+        let process = process.or_else(by_label).unwrap_or(usize::MAX);
+        let part = part(self.file, process, actor.to_owned());
+        self.cast.add(part)
+    }
+
+    fn event(&mut self, number: usize) -> Result<Step, ReplayError> {
+        let events_of_file = &self.file.schedule.events;
+        let event = &events_of_file[number];
+        let first = match events_of_file.get(number + 1) {
+            Some(next) if matches!(next.choice, Choice::Resume(_)) => {
+                Some(self.member(&next.actor, None))
+            }
+            _ => None,
+        };
+        let what = self.what(event, number)?;
+        let done = perform(&mut self.cast, what, first, &mut self.come)?;
+        let waiting = self.cast.waiting()?;
+        let sent = event
+            .statement
+            .as_ref()
+            .map(|statement| sent(event, statement));
+        let events = events(&self.cast, event.choice, event.actor.clone(), sent, &done);
+        let verdict = self.verdict(event, &done);
+        self.come.extend(done.others);
+        Ok(Step {
+            token: token(event),
+            events,
+            waiting,
+            verdict,
+        })
+    }
+
+    fn what(&mut self, event: &Event, number: usize) -> Result<Move, ReplayError> {
+        let sent_now = event
+            .statement
+            .as_ref()
+            .map(|statement| sent(event, statement));
+        Ok(match (event.choice, sent_now) {
+            (Choice::Step(process, _), Some(sent)) => {
+                let member = self.member(&event.actor, Some(usize::from(process.0)));
+                check_idle(&self.cast, member, number)?;
+                Move::Send(member, sent)
+            }
+            (Choice::Step(..) | Choice::Cancel(..), _) => Move::Nothing,
+            (Choice::Lose(process, _, loss), sent) => {
+                let member = self.member(&event.actor, Some(usize::from(process.0)));
+                Move::Lose(member, sent, loss)
+            }
+            (Choice::Advance(micros), _) => {
+                Move::Advance(Duration::from_micros(micros.max(0).unsigned_abs()))
+            }
+            (Choice::Crash(process), _) => {
+                let process = usize::from(process.0);
+                let members = self.cast.members.iter().enumerate();
+                let of_process = members.filter(|(_, m)| m.process == process);
+                Move::Drop(of_process.map(|(at, _)| at).collect())
+            }
+            (Choice::Notice(_), _) => {
+                let member = self.member(&event.actor, None);
+                Move::Notice(self.cast.members[member].process, None)
+            }
+            (Choice::Kill(_), _) => Move::Kill(self.member(&event.actor, None)),
+            (Choice::Late(_), _) => Move::Late(self.member(&event.actor, None)),
+            (Choice::Resume(_), _) => Move::Due(self.member(&event.actor, None), Due::Resume),
+            (Choice::Deadlock(_), _) => Move::Due(self.member(&event.actor, None), Due::Deadlock),
+            (Choice::Expire(_), _) => Move::Due(self.member(&event.actor, None), Due::Expire),
+        })
+    }
+
+    fn verdict(&self, event: &Event, done: &Done) -> StepVerdict {
+        let Some(expected) = &event.outcome else {
+            return StepVerdict::Same;
+        };
+        let lost = matches!(event.choice, Choice::Lose(..));
+        let got = done.own.clone().unwrap_or_else(ok);
+        if lost || same(expected, &got) {
+            return StepVerdict::Same;
+        }
+        let (expected_text, mut got_text) = (describe(expected, &got), describe(&got, expected));
+        // The session that should go on still waits, and another one went on instead.
+        let due = matches!(event.choice, Choice::Resume(_) | Choice::Deadlock(_));
+        let other = done.others.iter().chain(&self.come).next();
+        match other.filter(|_| due && matches!(got, Outcome::Waits(_))) {
+            Some(other) => {
+                let label = &self.cast.members[other.member].label;
+                got_text += &format!("; {label} {}", describe(&other.outcome(), expected));
+                StepVerdict::OtherBranch {
+                    expected: expected_text,
+                    got: got_text,
+                }
+            }
+            None => StepVerdict::Differs {
+                expected: expected_text,
+                got: got_text,
+            },
+        }
+    }
+}
+
+fn sent(event: &Event, statement: &Statement) -> Sent {
+    Sent {
+        step: event.step.clone(),
+        index: 0,
+        statement: statement.clone(),
+    }
+}
+
+/// The event in short, as its file writes it.
+fn token(event: &Event) -> Arc<str> {
+    let what = match event.choice {
+        Choice::Advance(micros) => return format!("+{}ms", micros / 1000).into(),
+        Choice::Step(..) => "",
+        Choice::Resume(_) => "resumes ",
+        Choice::Deadlock(_) => "deadlock ",
+        Choice::Expire(_) => "timer ",
+        Choice::Crash(_) => "crash ",
+        Choice::Notice(_) => "noticed ",
+        Choice::Kill(_) => "killed ",
+        Choice::Late(_) => "late ",
+        Choice::Lose(..) => "lost ",
+        Choice::Cancel(..) => "cancelled ",
+    };
+    let step = event.step.as_deref().unwrap_or_default();
+    format!("{} {what}{step}", event.actor).trim_end().into()
+}

@@ -1,0 +1,129 @@
+//! Locks and waits, for views and reports.
+
+use rowlock_model::schedule::SessionId;
+
+use super::{AdvisoryKey, LockMode, Tag, WaitRecord};
+use crate::database::Wait;
+use crate::engine::postgres::{Object, RelId, Store};
+
+/// A row of `pg_locks`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HeldLock {
+    /// On what.
+    pub tag: Tag,
+    /// Whose it is.
+    pub session: SessionId,
+    /// The mode.
+    pub mode: LockMode,
+    /// Held, or waited for.
+    pub granted: bool,
+}
+
+impl Store {
+    /// Every lock held and waited for (`pg_locks`), ascending, each once: tables, row queues,
+    /// transaction ids, advisory keys. Not the virtual transaction ids.
+    pub fn locks(&self) -> Vec<HeldLock> {
+        let mut locks = Vec::new();
+        for session in self.sessions() {
+            let xact = self.xact(session);
+            let held = |(tag, mode): &(Tag, LockMode)| HeldLock {
+                tag: *tag,
+                session,
+                mode: *mode,
+                granted: true,
+            };
+            for level in &xact.levels {
+                locks.extend(level.locks.iter().map(held));
+                let xids = level.xids.iter().map(|xid| Tag::Transaction(*xid));
+                locks.extend(xids.map(|tag| held(&(tag, LockMode::Exclusive))));
+            }
+            locks.extend(xact.session_locks.iter().map(held));
+            if let Some(wait) = xact.wait.filter(|wait| !wait.granted) {
+                locks.push(HeldLock {
+                    tag: wait.tag,
+                    session,
+                    mode: wait.mode,
+                    granted: false,
+                });
+            }
+        }
+        locks.sort_unstable();
+        locks.dedup();
+        locks
+    }
+
+    /// Who waits for whom, ascending by session. `relation` gives the names of relations.
+    pub fn waits(&self, relation: impl Fn(RelId) -> String) -> Vec<Wait> {
+        let waits = self.sessions().filter_map(|session| {
+            let wait = self.xact(session).wait?;
+            Some(Wait {
+                session,
+                blockers: self.blockers(session),
+                object: self.describe(wait.tag, &relation),
+                granted: wait.granted,
+            })
+        });
+        waits.collect()
+    }
+
+    /// The sessions that block a waiting session, as `pg_blocking_pids` gives them, ascending.
+    pub fn blockers(&self, session: SessionId) -> Vec<SessionId> {
+        match self.xact(session).wait {
+            Some(WaitRecord {
+                tag,
+                granted: false,
+                ..
+            }) => match self.world.find(tag.key()).map(|slot| self.queue(slot)) {
+                Some(queue) => queue.blockers(session),
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the session waits, and was not granted yet.
+    pub fn is_waiting(&self, session: SessionId) -> bool {
+        self.xact(session).wait.is_some_and(|wait| !wait.granted)
+    }
+
+    /// Whether the session was granted what it waited for, and its statement can be run again.
+    pub fn is_granted(&self, session: SessionId) -> bool {
+        self.xact(session).wait.is_some_and(|wait| wait.granted)
+    }
+
+    /// What the session waits for, or was granted and has not used yet.
+    pub fn wait(&self, session: SessionId) -> Option<WaitRecord> {
+        self.xact(session).wait
+    }
+
+    /// A person's name for what a lock is on, with relation names from `relation`.
+    pub fn describe(&self, tag: Tag, relation: impl Fn(RelId) -> String) -> String {
+        match tag {
+            Tag::Relation(rel) => format!("relation {}", relation(rel)),
+            Tag::Tuple(rel, version) => {
+                let item = Store::rank(&self.world, version) + 1;
+                format!("row {} (0,{item})", relation(rel))
+            }
+            Tag::Transaction(xid) => match Store::xid_owner_in(&self.world, xid) {
+                Some(owner) => format!("transaction of session {}", owner.session.0),
+                None => "transaction that has ended".to_owned(),
+            },
+            Tag::Virtual(session) => format!("virtual transaction of session {}", session.0),
+            Tag::Advisory(AdvisoryKey::Big(key)) => format!("advisory {key}"),
+            Tag::Advisory(AdvisoryKey::Pair(a, b)) => format!("advisory ({a}, {b})"),
+        }
+    }
+
+    /// All sessions that were ever opened, ascending.
+    pub fn sessions(&self) -> impl Iterator<Item = SessionId> + use<> {
+        (0..self.session_count()).map(SessionId)
+    }
+
+    /// Every lock queue, in no canonical order; for reports.
+    pub fn queues(&self) -> impl Iterator<Item = &super::LockQueue> {
+        self.world.objects().filter_map(|(_, object)| match object {
+            Object::Lock(queue) => Some(queue),
+            _ => None,
+        })
+    }
+}

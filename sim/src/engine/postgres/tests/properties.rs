@@ -1,0 +1,1 @@
+//! Random operations: undo restores everything, and the fingerprint is a function of the state.

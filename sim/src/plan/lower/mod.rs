@@ -1,0 +1,316 @@
+//! From syntax trees to plans: names, types and operators are resolved here, and everything that
+//! is not modelled is refused with its place.
+//!
+//! **The strict gate.** `sqlparser` parses the union of many products' SQL. Its structures are
+//! taken apart without `..`, and each field that is not translated must be empty; so nothing of a
+//! statement is lost in silence, and a new version of the parser with a new field does not compile.
+
+use std::sync::Arc;
+
+use rowlock_model::{DbError, Dialect, Value};
+use sqlparser::ast;
+use sqlparser::ast::Spanned;
+
+use crate::plan::catalog::{Catalog, Table};
+use crate::plan::expr::Expr;
+use crate::plan::query::{Cte, CteId, OutputColumn, SubPlanId};
+use crate::plan::types::{Modifier, Type};
+use crate::plan::{Plan, PlanKind};
+use crate::sql::control::TableLockMode;
+use crate::sql::tokens::{end_of, is_known, start_of};
+use crate::sql::{Statement, StatementKind};
+
+mod access;
+mod aggregate;
+mod alter;
+mod call;
+mod coerce;
+mod column;
+mod conflict;
+mod datatype;
+mod ddl;
+mod expr;
+mod from;
+mod functions;
+mod names;
+mod operator;
+mod query;
+mod select;
+mod table;
+mod write;
+
+use names::Level;
+
+/// Resolves the names and types of a data or schema statement.
+///
+/// `params` are declared types of parameters (`PREPARE`); [`Type::Unknown`] and missing ones are
+/// inferred.
+///
+/// # Errors
+/// What the server's analysis raises, with its code and place; `unsupported` for what is not
+/// modelled.
+pub fn lower(
+    statement: &Statement,
+    catalog: &dyn Catalog,
+    params: &[Type],
+) -> Result<Plan, DbError> {
+    let StatementKind::Data(tree) = &statement.kind else {
+        return Err(DbError::unsupported(
+            "a control statement as a plan",
+            Some(statement.offset),
+        ));
+    };
+    let mut lowering = Lowering {
+        catalog,
+        dialect: statement.dialect,
+        text: &statement.text,
+        begin: statement.offset,
+        params: params.to_vec(),
+        levels: Vec::new(),
+        ctes: Vec::new(),
+        locks: Vec::new(),
+        subplans: 0,
+        cte_count: 0,
+        defaults: Vec::new(),
+    };
+    let (kind, columns, tag) = lowering.statement(tree)?;
+    lowering.finish(kind, columns, tag)
+}
+
+/// An expression with its type and place.
+#[derive(Clone, Debug)]
+struct Typed {
+    expr: Expr,
+    ty: Type,
+    modifier: Option<Modifier>,
+    /// Byte offset in the text.
+    at: usize,
+}
+
+impl Typed {
+    fn new(expr: Expr, ty: Type, at: usize) -> Typed {
+        Typed {
+            expr,
+            ty,
+            modifier: None,
+            at,
+        }
+    }
+
+    /// A literal or parameter whose type is still open.
+    fn is_open(&self) -> bool {
+        self.ty == Type::Unknown
+    }
+}
+
+/// A common table expression that is visible.
+#[derive(Clone, Debug)]
+struct VisibleCte {
+    name: Arc<str>,
+    columns: Vec<OutputColumn>,
+    source: CteSource,
+}
+
+/// How a reference to a common table expression is answered.
+#[derive(Clone, Debug)]
+enum CteSource {
+    /// Computed once.
+    Once(CteId),
+    /// Put in place of each reference.
+    Inline {
+        /// The query.
+        query: Box<ast::Query>,
+        /// How many other common table expressions it sees.
+        ctes: usize,
+        /// How many levels are around it.
+        levels: usize,
+    },
+}
+
+/// The state of lowering one statement.
+struct Lowering<'c> {
+    catalog: &'c dyn Catalog,
+    #[expect(dead_code, reason = "the other dialects come with their engines")]
+    dialect: Dialect,
+    text: &'c str,
+    begin: usize,
+    params: Vec<Type>,
+    /// The levels around the present place, innermost last.
+    levels: Vec<Level>,
+    ctes: Vec<VisibleCte>,
+    locks: Vec<(Arc<Table>, TableLockMode)>,
+    subplans: u32,
+    cte_count: u32,
+    /// Sequences of tables under construction.
+    defaults: Vec<Arc<str>>,
+}
+
+/// `unsupported`, at a byte.
+fn unsupported<T>(what: impl std::fmt::Display, at: usize) -> Result<T, DbError> {
+    Err(DbError::unsupported(what, Some(at)))
+}
+
+/// An error of the server, at a byte.
+fn error<T>(code: &str, message: impl Into<Arc<str>>, at: usize) -> Result<T, DbError> {
+    Err(DbError::postgres(code, message).at(at))
+}
+
+/// Refuses a part of a tree that is present but not modelled.
+fn absent(present: bool, what: &str, at: usize) -> Result<(), DbError> {
+    if present {
+        return unsupported(what, at);
+    }
+    Ok(())
+}
+
+/// The name of an identifier, folded to lower case unless quoted.
+fn ident(ident: &ast::Ident) -> String {
+    match ident.quote_style {
+        Some(_) => ident.value.clone(),
+        None => ident.value.to_ascii_lowercase(),
+    }
+}
+
+/// Where a piece of the tree begins; `fallback` if the tree does not say.
+fn place(node: &impl Spanned, fallback: usize) -> usize {
+    let span = node.span();
+    if is_known(span) {
+        start_of(span)
+    } else {
+        fallback
+    }
+}
+
+/// Where a piece of the tree ends.
+fn end_place(node: &impl Spanned, fallback: usize) -> usize {
+    let span = node.span();
+    if is_known(span) {
+        end_of(span)
+    } else {
+        fallback
+    }
+}
+
+/// A constant of a type.
+fn constant(value: Value, ty: Type, at: usize) -> Typed {
+    Typed::new(Expr::Const(value), ty, at)
+}
+
+/// What lowering a statement gives: the plan, its columns and tag.
+type Lowered = (PlanKind, Vec<OutputColumn>, &'static str);
+
+impl Lowering<'_> {
+    fn statement(&mut self, tree: &ast::Statement) -> Result<Lowered, DbError> {
+        match tree {
+            ast::Statement::Query(query) => {
+                if let Some(lowered) = self.write_with_ctes(query)? {
+                    return Ok(lowered);
+                }
+                let query = self.query(query, &[])?;
+                let columns = visible(&query.columns);
+                Ok((PlanKind::Query(Box::new(query)), columns, "SELECT"))
+            }
+            ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_) => {
+                let (write, columns, tag) = self.write(tree, Vec::new())?;
+                Ok((PlanKind::Write(Box::new(write)), columns, tag))
+            }
+            other => self.ddl(other),
+        }
+    }
+
+    fn finish(
+        self,
+        kind: PlanKind,
+        columns: Vec<OutputColumn>,
+        tag: &'static str,
+    ) -> Result<Plan, DbError> {
+        let mut params = self.params;
+        for (i, ty) in params.iter_mut().enumerate() {
+            if *ty == Type::Unknown {
+                return error(
+                    "42P18",
+                    format!("could not determine data type of parameter ${}", i + 1),
+                    self.begin,
+                );
+            }
+        }
+        Ok(Plan {
+            kind,
+            params,
+            columns,
+            tag,
+            locks: self.locks,
+            subplans: self.subplans,
+            ctes: self.cte_count,
+        })
+    }
+
+    /// Numbers a sub-select.
+    fn next_subplan(&mut self) -> SubPlanId {
+        self.subplans += 1;
+        SubPlanId(self.subplans - 1)
+    }
+
+    /// Numbers a common table expression.
+    fn next_cte(&mut self) -> CteId {
+        self.cte_count += 1;
+        CteId(self.cte_count - 1)
+    }
+
+    /// Notes that the statement locks a table.
+    fn lock(&mut self, table: &Arc<Table>, mode: TableLockMode) {
+        match self.locks.iter_mut().find(|(t, _)| t.id == table.id) {
+            Some((_, held)) => *held = (*held).max(mode),
+            None => self.locks.push((table.clone(), mode)),
+        }
+    }
+
+    /// Runs `body` inside a new level.
+    fn in_level<T>(
+        &mut self,
+        level: Level,
+        body: impl FnOnce(&mut Self) -> Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        self.levels.push(level);
+        let result = body(self);
+        self.levels.pop();
+        result
+    }
+
+    /// The innermost level.
+    ///
+    /// # Panics
+    /// If there is none.
+    fn level(&mut self) -> &mut Level {
+        self.levels.last_mut().expect("inside a level")
+    }
+
+    /// Hides the common table expressions that `body` adds.
+    fn with_ctes<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<T, DbError>,
+    ) -> Result<T, DbError> {
+        let count = self.ctes.len();
+        let result = body(self);
+        self.ctes.truncate(count);
+        result
+    }
+}
+
+/// The columns as a client sees them: literals without a type are text.
+fn visible(columns: &[OutputColumn]) -> Vec<OutputColumn> {
+    columns
+        .iter()
+        .map(|c| OutputColumn {
+            name: c.name.clone(),
+            ty: if c.ty == Type::Unknown {
+                Type::Text
+            } else {
+                c.ty
+            },
+        })
+        .collect()
+}
+
+/// The `WITH` list of a statement.
+type CteList = Vec<Cte>;
