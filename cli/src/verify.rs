@@ -81,7 +81,13 @@ impl TestName {
 
     /// As the name of a file.
     fn file_name(&self) -> String {
-        let safe = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+        let safe = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                c
+            } else {
+                '-'
+            }
+        };
         let name: String = self.0.replace("::", "-").chars().map(safe).collect();
         format!("{name}.schedule")
     }
@@ -94,7 +100,7 @@ struct About {
 
 impl About {
     fn of<D: Database>(explorer: &Explorer<D>, test: &TestName) -> About {
-        let processes = explorer.processes().iter().flat_map(|spec| {
+        let processes = explorer.specs().iter().flat_map(|spec| {
             let label = |i: usize| match spec.count {
                 1 => spec.name.clone(),
                 _ => format!("{}-{}", spec.name, i + 1),
@@ -118,7 +124,7 @@ impl About {
                 check: None,
                 database,
                 isolation: rowlock_scenarios::scenario::default_isolation(database),
-                bounds: explorer.bounds_in_force().clone(),
+                bounds: explorer.fault_bounds().clone(),
                 processes: processes.collect(),
                 setup: (!setup.is_empty()).then(|| setup.join("\n").into()),
                 schedule: Schedule::default(),
@@ -193,7 +199,7 @@ fn replay_file(test: &TestName) -> Option<ScheduleFile> {
 
 /// Runs the code under test along a schedule.
 fn replay<D: Database>(explorer: Explorer<D>, file: &ScheduleFile) -> Exploration {
-    let bounds = explorer.bounds_in_force().clone();
+    let bounds = explorer.fault_bounds().clone();
     let replayed = match explorer.replay(&file.schedule) {
         Ok(replayed) => replayed,
         Err(error) => panic!("the code takes another way than the schedule: {error}"),

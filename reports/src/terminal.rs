@@ -75,10 +75,12 @@ pub struct Columns {
 impl Columns {
     /// Wide enough for all of `cases`.
     pub fn of<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Columns {
-        cases.into_iter().fold(Columns::default(), |widest, case| Columns {
-            name: widest.name.max(width(&case.name())),
-            target: widest.target.max(width(&case.target())),
-        })
+        cases
+            .into_iter()
+            .fold(Columns::default(), |widest, case| Columns {
+                name: widest.name.max(width(&case.name())),
+                target: widest.target.max(width(&case.target())),
+            })
     }
 }
 

@@ -223,13 +223,15 @@ impl Check<'_> {
             self.output.line(&json::case(result))?;
             if let Some(violation) = violation.filter(|_| self.config.report.steps) {
                 let events = &violation.schedule.events;
-                let steps = json::steps(Some(&result.case), "violation", events, &violation.matters);
+                let steps =
+                    json::steps(Some(&result.case), "violation", events, &violation.matters);
                 self.output.write(&steps)?;
             }
             return Ok(());
         }
         let manner = &self.output.manner;
-        self.output.line(&terminal::case_line(result, self.columns, manner))?;
+        self.output
+            .line(&terminal::case_line(result, self.columns, manner))?;
         if let Some(violation) = violation {
             if !result.met || self.config.report.steps {
                 let replay = self.replay_line(meant, violation, result)?;
@@ -259,7 +261,10 @@ impl Check<'_> {
                 path.display().to_string()
             }
         };
-        Ok(format!("rowlock replay {file} --on {}", meant.case.database))
+        Ok(format!(
+            "rowlock replay {file} --on {}",
+            meant.case.database
+        ))
     }
 
     fn write_schedule(

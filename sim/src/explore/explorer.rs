@@ -367,6 +367,29 @@ impl<D: Database> Explorer<D> {
     }
 }
 
+/// What was asked, for reports.
+impl<D> Explorer<D> {
+    /// The database.
+    pub fn database(&self) -> &D {
+        &self.db
+    }
+
+    /// The scripts that are run before anything else.
+    pub fn setup_scripts(&self) -> &[String] {
+        &self.setup
+    }
+
+    /// The processes.
+    pub fn specs(&self) -> &[ProcessSpec] {
+        &self.specs
+    }
+
+    /// How many faults may happen.
+    pub fn fault_bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+}
+
 /// Whether a query may see more than what is committed: locks, sessions, transactions. Judged by the
 /// names of the views that show them; a mistake costs time only.
 fn reads_live_state(sql: &str) -> bool {
