@@ -7,7 +7,6 @@ pub use rowlock_reports as reports;
 pub use rowlock_scenarios as scenarios;
 pub use rowlock_sim as sim;
 
-pub mod actors;
 mod database;
 mod verify;
 
