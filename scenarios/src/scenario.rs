@@ -20,7 +20,7 @@ use crate::pinned::Pinned;
 use crate::source::{FileError, Source, Text};
 
 pub(crate) use process::no_such;
-pub(crate) use reader::duration;
+pub use reader::duration;
 
 /// A scenario file.
 #[derive(Clone, Debug)]

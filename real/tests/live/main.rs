@@ -4,6 +4,7 @@
 //! they fail instead.
 
 mod blocking;
+mod claims;
 mod errors;
 mod seam;
 mod servers;
@@ -38,6 +39,7 @@ fn main() {
         seam::TESTS,
         blocking::TESTS,
         servers::TESTS,
+        claims::TESTS,
     ];
     let mut trials = Vec::new();
     for (name, test) in on_postgres.concat() {

@@ -325,7 +325,10 @@ impl<'a> Item<'a> {
 }
 
 /// `15s`, `200ms`, `5min`, `1h`: a whole number and a unit.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// What is wrong with the text, for a person.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());

@@ -1,0 +1,265 @@
+//! The properties that the claim forms promise, as monitors of what the library tells.
+//!
+//! The library tells its host what it holds (`claimed`, `extended`, `settled`, `lost`, `left`; see
+//! [`rowlock_model::claim`]); these monitors follow that. A process that crashes holds nothing any
+//! more. The rows of a claim are known by their ids, so one table a scenario.
+
+use rowlock_model::Value;
+use rowlock_model::schedule::{Choice, ProcessId};
+
+use crate::explore::{Inspect, Monitor, Remark, Seen, What};
+
+/// A note of the library by a process.
+struct Told<'a> {
+    process: ProcessId,
+    name: &'a str,
+    id: &'a Value,
+    values: &'a [Value],
+}
+
+fn told<'a>(seen: &Seen<'a>) -> Option<Told<'a>> {
+    let What::Note { name, values } = seen.what else {
+        return None;
+    };
+    Some(Told {
+        process: seen.process?,
+        name,
+        id: values.first()?,
+        values,
+    })
+}
+
+fn crashed(seen: &Seen<'_>) -> Option<ProcessId> {
+    match (seen.choice, seen.what) {
+        (Choice::Crash(process), What::Other) => Some(process),
+        _ => None,
+    }
+}
+
+/// A row in work, as its holder knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hold {
+    process: ProcessId,
+    id: Value,
+    /// The end of its lease; `None`: while its connection lives.
+    until_micros: Option<i64>,
+}
+
+/// No row is claimed while a process that lives holds it: in the lease form, while the lease runs
+/// by the clock of the claimer.
+///
+/// A handler that outlives its lease holds nothing; a claimer whose clock is fast enough takes a row
+/// before its holder extends the lease, which is the limit of what host clocks can promise.
+#[derive(Clone, Copy, Debug)]
+pub struct OneLiveHolder;
+
+impl Monitor for OneLiveHolder {
+    type State = Vec<Hold>;
+
+    fn name(&self) -> &str {
+        "one live holder"
+    }
+
+    fn start(&self) -> Vec<Hold> {
+        Vec::new()
+    }
+
+    fn see(&self, holds: &mut Vec<Hold>, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
+        if let Some(process) = crashed(seen) {
+            holds.retain(|hold| hold.process != process);
+        }
+        let Some(told) = told(seen) else {
+            return Remark::Fine;
+        };
+        let own = |hold: &Hold| hold.process == told.process && hold.id == *told.id;
+        match told.name {
+            "claimed" => {
+                let until_micros = told.values.get(2).and_then(Value::as_int);
+                let now = told.values.get(3).and_then(Value::as_int);
+                let runs = |hold: &Hold| match (hold.until_micros, now) {
+                    (Some(until), Some(now)) => until > now,
+                    _ => true,
+                };
+                let other = |hold: &&Hold| hold.id == *told.id && !own(hold) && runs(hold);
+                let held = holds.iter().any(|hold| other(&hold));
+                holds.retain(|hold| hold.id != *told.id);
+                holds.push(Hold {
+                    process: told.process,
+                    id: told.id.clone(),
+                    until_micros,
+                });
+                holds.sort_by_cached_key(|hold| (hold.process, hold.id.to_string()));
+                if held {
+                    return Remark::Violated(format!(
+                        "{} claims row {} while somebody else holds it",
+                        seen.name, told.id
+                    ));
+                }
+            }
+            "extended" => {
+                let until = told.values.get(1).and_then(Value::as_int);
+                for hold in holds.iter_mut().filter(|hold| own(hold)) {
+                    hold.until_micros = until;
+                }
+            }
+            "settled" | "lost" | "left" => holds.retain(|hold| !own(hold)),
+            _ => {}
+        }
+        Remark::Fine
+    }
+}
+
+/// A settlement that takes effect is that of the process that claimed the row last.
+#[derive(Clone, Copy, Debug)]
+pub struct OnlyTheHolderSettles;
+
+impl Monitor for OnlyTheHolderSettles {
+    /// Of each row, who claimed it last.
+    type State = Vec<(Value, ProcessId)>;
+
+    fn name(&self) -> &str {
+        "only the holder settles"
+    }
+
+    fn start(&self) -> Self::State {
+        Vec::new()
+    }
+
+    fn see(&self, last: &mut Self::State, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
+        let Some(told) = told(seen) else {
+            return Remark::Fine;
+        };
+        match told.name {
+            "claimed" => {
+                last.retain(|(id, _)| id != told.id);
+                last.push((told.id.clone(), told.process));
+                last.sort_by_cached_key(|(id, _)| id.to_string());
+                Remark::Fine
+            }
+            "settled" => match last.iter().find(|(id, _)| id == told.id) {
+                Some((_, holder)) if *holder != told.process => Remark::Violated(format!(
+                    "{} settles row {}, which somebody else has claimed since",
+                    seen.name, told.id
+                )),
+                _ => Remark::Fine,
+            },
+            _ => Remark::Fine,
+        }
+    }
+}
+
+/// No row is finished twice.
+#[derive(Clone, Copy, Debug)]
+pub struct SettledOnce;
+
+impl Monitor for SettledOnce {
+    /// The rows that are finished.
+    type State = Vec<Value>;
+
+    fn name(&self) -> &str {
+        "settled once"
+    }
+
+    fn start(&self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn see(&self, finished: &mut Vec<Value>, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
+        let Some(told) = told(seen).filter(|told| told.name == "settled") else {
+            return Remark::Fine;
+        };
+        let kind = told.values.get(1).and_then(Value::as_str);
+        if !matches!(kind, Some("ack" | "drop" | "dead-letter")) {
+            return Remark::Fine;
+        }
+        if finished.contains(told.id) {
+            return Remark::Violated(format!("{} finishes row {} again", seen.name, told.id));
+        }
+        finished.push(told.id.clone());
+        finished.sort_by_cached_key(Value::to_string);
+        Remark::Fine
+    }
+}
+
+/// Counts deliveries of each row, and compares with the attempt that was read.
+fn counted(counts: &mut Vec<(Value, i64)>, told: &Told<'_>, name: &str) -> Remark {
+    let Some(attempt) = told.values.get(1).and_then(Value::as_int) else {
+        return Remark::Fine;
+    };
+    let count = counts.iter().find(|(id, _)| id == told.id);
+    let expected = count.map_or(1, |(_, count)| count + 1);
+    if attempt == expected {
+        return Remark::Fine;
+    }
+    Remark::Violated(format!(
+        "{name} reads attempt {attempt} of row {}, delivery {expected}",
+        told.id
+    ))
+}
+
+fn count(counts: &mut Vec<(Value, i64)>, id: &Value) {
+    match counts.iter_mut().find(|(known, _)| known == id) {
+        Some((_, count)) => *count += 1,
+        None => counts.push((id.clone(), 1)),
+    }
+    counts.sort_by_cached_key(|(id, _)| id.to_string());
+}
+
+/// Lease form: the first delivery reads attempt 1, and each claim adds one, crashes included.
+///
+/// Not for scenarios with lost connections: a claim whose reply is lost counts as well.
+#[derive(Clone, Copy, Debug)]
+pub struct EveryClaimCounts;
+
+impl Monitor for EveryClaimCounts {
+    /// Claims of each row.
+    type State = Vec<(Value, i64)>;
+
+    fn name(&self) -> &str {
+        "attempts are counted"
+    }
+
+    fn start(&self) -> Self::State {
+        Vec::new()
+    }
+
+    fn see(&self, counts: &mut Self::State, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
+        let Some(told) = told(seen).filter(|told| told.name == "claimed") else {
+            return Remark::Fine;
+        };
+        let remark = counted(counts, &told, seen.name);
+        count(counts, told.id);
+        remark
+    }
+}
+
+/// Row-lock form: the first delivery reads attempt 1, and each retry adds one; a crash adds nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct EveryRetryCounts;
+
+impl Monitor for EveryRetryCounts {
+    /// Retries of each row.
+    type State = Vec<(Value, i64)>;
+
+    fn name(&self) -> &str {
+        "attempts are counted"
+    }
+
+    fn start(&self) -> Self::State {
+        Vec::new()
+    }
+
+    fn see(&self, counts: &mut Self::State, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
+        let Some(told) = told(seen) else {
+            return Remark::Fine;
+        };
+        match (told.name, told.values.get(1).and_then(Value::as_str)) {
+            ("claimed", _) => counted(counts, &told, seen.name),
+            ("settled", Some("retry" | "retry-after")) => {
+                count(counts, told.id);
+                Remark::Fine
+            }
+            _ => Remark::Fine,
+        }
+    }
+}
