@@ -21,6 +21,20 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
+    /// The exit of two parts of a run: the one that says more. A wrong file or a missing server
+    /// outweighs what was found with the rest, and a violation outweighs an open question.
+    pub(crate) fn and(self, other: Exit) -> Exit {
+        const WEIGHT: [Exit; 5] = [
+            Exit::Usage,
+            Exit::Environment,
+            Exit::NotMet,
+            Exit::Open,
+            Exit::Met,
+        ];
+        let heavier = WEIGHT.into_iter().find(|e| *e == self || *e == other);
+        heavier.unwrap_or(self)
+    }
+
     /// For the operating system.
     pub(crate) fn code(self) -> ExitCode {
         ExitCode::from(self.number())

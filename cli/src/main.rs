@@ -8,8 +8,10 @@ mod args;
 mod command;
 mod config;
 mod exit;
+mod explore;
 mod input;
 mod output;
+mod schedule;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();

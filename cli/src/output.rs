@@ -1,10 +1,16 @@
 //! Standard output and error: width, colour, broken pipes.
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
+use indicatif::{ProgressBar, ProgressStyle};
+use rowlock_reports::layout::{counted, grouped};
 use rowlock_reports::style::paint;
 use rowlock_reports::{Manner, Palette};
+
+use rowlock_sim::explore::Progress;
 
 use crate::args::{Colour, Global};
 use crate::exit::Failure;
@@ -87,5 +93,64 @@ fn wanted(colour: Colour, auto: impl FnOnce() -> ColorChoice) -> bool {
         Colour::Always => true,
         Colour::Never => false,
         Colour::Auto => auto() != ColorChoice::Never,
+    }
+}
+
+/// Drawn anew at most so often.
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// A line on standard error that says how far a long search is. Silent where nobody would see it.
+#[derive(Debug)]
+pub(crate) struct ProgressLine {
+    bar: Option<ProgressBar>,
+    drawn: Cell<Duration>,
+}
+
+impl ProgressLine {
+    /// A line for the case `name`.
+    pub(crate) fn new(output: &Output, name: &str) -> ProgressLine {
+        let bar = output.progress.then(|| {
+            let bar = ProgressBar::new_spinner();
+            bar.set_prefix(name.to_owned());
+            // The template is a constant of this program.
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}  {msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        ProgressLine {
+            bar,
+            drawn: Cell::new(Duration::ZERO),
+        }
+    }
+
+    /// Shows how far the search is.
+    pub(crate) fn update(&self, progress: &Progress, elapsed: Duration) {
+        let Some(bar) = &self.bar else { return };
+        if elapsed.saturating_sub(self.drawn.get()) < REDRAW {
+            return;
+        }
+        self.drawn.set(elapsed);
+        let rate = progress.transitions as f64 / elapsed.as_secs_f64().max(0.001);
+        let mut message = format!(
+            "{}, {} steps/s, depth {}, {} MiB",
+            counted(progress.states, "state"),
+            grouped(rate as u64),
+            progress.depth,
+            progress.memory_bytes >> 20,
+        );
+        if progress.executions > 0 {
+            message = format!("{}, {message}", counted(progress.executions, "run"));
+        }
+        bar.set_message(message);
+        bar.tick();
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }

@@ -22,4 +22,4 @@ pub use diagnose::Diagnostic;
 pub use frame::Frame;
 pub use lanes::Lanes;
 pub use style::Palette;
-pub use terminal::{Case, CaseResult, Manner, Tally};
+pub use terminal::{Case, CaseResult, Columns, Manner, Tally};

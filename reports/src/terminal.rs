@@ -9,7 +9,7 @@ use rowlock_model::{Dialect, Isolation};
 
 use crate::frame::Frame;
 use crate::lanes::Lanes;
-use crate::layout::{counted, filler};
+use crate::layout::{counted, filler, width};
 use crate::style::{Palette, paint};
 
 /// What was examined: one variant of a scenario on one database at one level.
@@ -63,6 +63,27 @@ pub struct CaseResult {
     pub elapsed: Duration,
 }
 
+/// Widths of the columns that name a case, so that lines of one run stand below each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// Of [`Case::name`].
+    pub name: usize,
+    /// Of [`Case::target`].
+    pub target: usize,
+}
+
+impl Columns {
+    /// Wide enough for all of `cases`.
+    pub fn of<'a>(cases: impl IntoIterator<Item = &'a Case>) -> Columns {
+        cases
+            .into_iter()
+            .fold(Columns::default(), |widest, case| Columns {
+                name: widest.name.max(width(&case.name())),
+                target: widest.target.max(width(&case.target())),
+            })
+    }
+}
+
 /// How much to say, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
@@ -75,7 +96,7 @@ pub struct Manner {
 }
 
 /// One line: whether as expected, where, on what, what was found and what it took.
-pub fn case_line(result: &CaseResult, manner: &Manner) -> String {
+pub fn case_line(result: &CaseResult, columns: Columns, manner: &Manner) -> String {
     let palette = &manner.palette;
     let (word, style) = if result.met {
         ("ok", palette.good)
@@ -85,8 +106,8 @@ pub fn case_line(result: &CaseResult, manner: &Manner) -> String {
     let name = result.case.name();
     let target = result.case.target();
     let mut line = format!("{}{}  ", paint(style, word), filler(word, 6));
-    line.push_str(&format!("{name}{}  ", filler(&name, 44)));
-    line.push_str(&format!("{target}{}  ", filler(&target, 24)));
+    line.push_str(&format!("{name}{}  ", filler(&name, columns.name)));
+    line.push_str(&format!("{target}{}  ", filler(&target, columns.target)));
     line.push_str(&result.found);
     if !result.met {
         let expected = format!(" (expected: {})", result.expected);
@@ -311,10 +332,11 @@ mod tests {
     fn one_line_a_case() {
         let holds = result(Verdict::Holds, "holds", true);
         let violated = result(Verdict::Violated(Box::new(one_owner())), "holds", false);
+        let columns = Columns::of([&holds.case, &violated.case]);
         let lines = format!(
             "{}\n{}\n",
-            case_line(&holds, &manner()),
-            case_line(&violated, &manner())
+            case_line(&holds, columns, &manner()),
+            case_line(&violated, columns, &manner())
         );
         expect![[r#"
             ok      scenarios/bugs/one.toml (fixed)               postgres/read committed   holds  1,234 states, 5,678 statements, 1.23 s

@@ -6,6 +6,8 @@
 //! * [`host`] is the simulated side of the seam: sessions, hosts, tasks.
 //! * [`explore`] explores interleavings.
 //! * [`actor`] has the processes of scenario files that are written in Rust.
+//! * [`scenario`] turns a case of a scenario file into an exploration.
+//! * [`stage`] runs schedules that others decide.
 //! * [`toy`] is a database of four statements, for tests and benchmarks of the explorer.
 
 pub mod actor;
@@ -14,6 +16,8 @@ pub mod engine;
 pub mod explore;
 pub mod host;
 pub mod plan;
+pub mod scenario;
 pub mod sql;
+pub mod stage;
 pub mod toy;
 pub mod world;

@@ -10,7 +10,7 @@ use rowlock_model::schedule::Choice;
 use rowlock_model::verdict::{Bounds, Exploration, Verdict, Violation};
 use rowlock_model::{Host, Session};
 use rowlock_sim::explore::{
-    Control, Detailed, ExploreError, Explorer, Monitor, Random, Remark, Seen, Worker,
+    Control, Detailed, ExploreError, Explorer, Inspect, Monitor, Random, Remark, Seen, Worker,
 };
 use rowlock_sim::toy::{self, Mutant, Toy};
 
@@ -93,7 +93,7 @@ impl Monitor for OneHolder {
         Vec::new()
     }
 
-    fn see(&self, holders: &mut Self::State, seen: &Seen<'_>) -> Remark {
+    fn see(&self, holders: &mut Self::State, seen: &Seen<'_>, _: &mut Inspect<'_>) -> Remark {
         use rowlock_sim::database::Answer;
         use rowlock_sim::explore::What;
         let Some(process) = seen.process else {
@@ -179,7 +179,7 @@ impl Monitor for BothRunning {
 
     fn start(&self) {}
 
-    fn see(&self, (): &mut (), seen: &Seen<'_>) -> Remark {
+    fn see(&self, (): &mut (), seen: &Seen<'_>, _: &mut Inspect<'_>) -> Remark {
         match seen.choice {
             Choice::Resume(_) => Remark::Violated(format!("{}", self.0)),
             _ => Remark::Fine,
@@ -273,7 +273,7 @@ fn a_panic_is_a_violation_and_a_foreign_await_an_error() {
         .count(2)
         .run();
     let found = violation(found.expect("the exploration can be carried out"));
-    assert_eq!(found.property, "no process panics");
+    assert_eq!(found.property, "panic");
     assert_eq!(found.detail, "p-2: no job left");
 
     let foreign = |_: Worker| std::future::pending::<()>();
@@ -293,7 +293,7 @@ fn a_process_that_waits_for_ever_is_a_violation() {
     let toy = Toy::new(1).with(Mutant::ClaimWaits);
     let found = Explorer::new(toy).process("leaks", leaks).count(2).run();
     let found = violation(found.expect("the exploration can be carried out"));
-    assert_eq!(found.property, "every process finishes");
+    assert_eq!(found.property, "stuck");
     assert_eq!(found.detail, "leaks-2 waits for row 0 held by leaks-1");
 }
 

@@ -246,7 +246,7 @@ impl PostgresStage {
         victims: &[SessionId],
         open: Vec<(SessionId, &mut RealSession)>,
     ) -> Result<(), StageError> {
-        self.victims = victims.to_vec();
+        let before = std::mem::replace(&mut self.victims, victims.to_vec());
         if !self.is_superuser {
             return match victims.is_empty() {
                 true => Ok(()),
@@ -256,6 +256,9 @@ impl PostgresStage {
             };
         }
         for (id, session) in open {
+            if before.contains(&id) == victims.contains(&id) {
+                continue;
+            }
             let sql = format!("SET deadlock_timeout = '{}'", self.deadlock_timeout(id));
             session
                 .exec(&sql, &[])

@@ -7,7 +7,7 @@
 use rowlock_model::Value;
 use rowlock_model::schedule::{Choice, ProcessId};
 
-use crate::explore::{Monitor, Remark, Seen, What};
+use crate::explore::{Inspect, Monitor, Remark, Seen, What};
 
 /// A note of the library by a process.
 struct Told<'a> {
@@ -64,7 +64,7 @@ impl Monitor for OneLiveHolder {
         Vec::new()
     }
 
-    fn see(&self, holds: &mut Vec<Hold>, seen: &Seen<'_>) -> Remark {
+    fn see(&self, holds: &mut Vec<Hold>, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
         if let Some(process) = crashed(seen) {
             holds.retain(|hold| hold.process != process);
         }
@@ -125,7 +125,7 @@ impl Monitor for OnlyTheHolderSettles {
         Vec::new()
     }
 
-    fn see(&self, last: &mut Self::State, seen: &Seen<'_>) -> Remark {
+    fn see(&self, last: &mut Self::State, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
         let Some(told) = told(seen) else {
             return Remark::Fine;
         };
@@ -164,7 +164,7 @@ impl Monitor for SettledOnce {
         Vec::new()
     }
 
-    fn see(&self, finished: &mut Vec<Value>, seen: &Seen<'_>) -> Remark {
+    fn see(&self, finished: &mut Vec<Value>, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
         let Some(told) = told(seen).filter(|told| told.name == "settled") else {
             return Remark::Fine;
         };
@@ -223,7 +223,7 @@ impl Monitor for EveryClaimCounts {
         Vec::new()
     }
 
-    fn see(&self, counts: &mut Self::State, seen: &Seen<'_>) -> Remark {
+    fn see(&self, counts: &mut Self::State, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
         let Some(told) = told(seen).filter(|told| told.name == "claimed") else {
             return Remark::Fine;
         };
@@ -249,7 +249,7 @@ impl Monitor for EveryRetryCounts {
         Vec::new()
     }
 
-    fn see(&self, counts: &mut Self::State, seen: &Seen<'_>) -> Remark {
+    fn see(&self, counts: &mut Self::State, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
         let Some(told) = told(seen) else {
             return Remark::Fine;
         };

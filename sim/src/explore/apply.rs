@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use rowlock_model::ErrorClass;
 use rowlock_model::schedule::{Choice, Loss, ProcessId, SessionId};
+use rowlock_model::{ErrorClass, Value};
 
 use super::error::ExploreError;
-use super::monitor::{Remark, Seen, What};
+use super::monitor::{Inspect, Remark, Seen, What};
 use super::trie::{Action, NodeId};
 use super::world::{
-    Budget, Client, Flaw, Happened, Line, Phase, Process, Timer, World, broken, terminated,
+    Budget, Client, Flaw, Happened, Line, Phase, Process, Timer, World, broken, open_session,
+    terminated,
 };
 use crate::database::{Answer, Database, Internal, Progress, Request};
 use crate::host::{Event, Finish, Given};
@@ -113,14 +114,13 @@ impl<D: Database> World<D> {
             }
             Action::Connect => {
                 let local = trie.node(node).sessions;
-                let isolation = self.actors[process].isolation;
                 if self.lines.len() >= 200 {
                     return Err(Flaw::Error(ExploreError::TooMany(format!(
                         "process `{}` opens more and more sessions; bound its rounds",
                         self.actors[process].name
                     ))));
                 }
-                let id = self.db.connect(isolation);
+                let id = open_session(&mut self.db, &self.actors[process])?;
                 debug_assert_eq!(self.line_of(id), self.lines.len());
                 self.happened.session = Some(self.lines.len() as u8);
                 self.add_line(Line::open(process, local));
@@ -483,7 +483,10 @@ impl<D: Database> World<D> {
                 let rounds = old.rounds + 1;
                 self.set_process(process, Process { rounds, ..old });
             }
-            self.reconnect(process);
+            self.replace_sessions(process, node);
+            if self.actors[process].reconnects {
+                self.reconnect(process)?;
+            }
             let viewer = self.viewer(process);
             let db = &mut self.db;
             let trie = &mut self.tries[self.actors[process].trie];
@@ -526,8 +529,8 @@ impl<D: Database> World<D> {
                 self.end_process(process, Phase::Done);
                 Ok(None)
             }
-            Some(Finish::Failed(error)) => Err(failed("no process fails", error)),
-            Some(Finish::Panicked(message)) => Err(failed("no process panics", message)),
+            Some(Finish::Failed(error)) => Err(failed("failed", error)),
+            Some(Finish::Panicked(message)) => Err(failed("panic", message)),
             Some(Finish::Stuck(detail)) => Err(Flaw::Error(ExploreError::Actor {
                 process: self.actors[process].name.to_string(),
                 detail: detail.clone(),
@@ -568,14 +571,34 @@ impl<D: Database> World<D> {
     }
 
     /// Sessions of the harness that were lost are replaced before the next round, as a pool would.
-    fn reconnect(&mut self, process: usize) {
+    fn reconnect(&mut self, process: usize) -> Result<(), Flaw> {
         for local in 0..self.actors[process].sessions as u16 {
             let line = self.line(process, local);
             if self.lines[line].client == Client::Open {
                 continue;
             }
-            self.db.connect(self.actors[process].isolation);
+            open_session(&mut self.db, &self.actors[process])?;
             self.add_line(Line::open(process, local));
+        }
+        Ok(())
+    }
+
+    /// Sessions that the process has put in the place of those of the harness take their numbers.
+    fn replace_sessions(&mut self, process: usize, node: NodeId) {
+        for place in 0..self.actors[process].sessions as u16 {
+            let trie = &self.tries[self.actors[process].trie];
+            let local = trie.node(node).places[usize::from(place)];
+            if local != place {
+                let line = self.line(process, local);
+                let state = self.lines[line];
+                self.set_line(
+                    line,
+                    Line {
+                        local: place,
+                        ..state
+                    },
+                );
+            }
         }
     }
 
@@ -638,17 +661,40 @@ impl<D: Database> World<D> {
     fn show(&mut self, seen: &Seen<'_>) -> Result<(), Flaw> {
         for at in 0..self.monitors.len() {
             let state = self.monitor_states[at];
-            let (after, remark) = self.monitors[at].see(state, seen);
+            let db = &mut self.db;
+            let mut run = |sql: &str, args: &[Value]| {
+                let query = db.prepare(sql);
+                db.query(query, args)
+            };
+            let mut inspect = Inspect { run: &mut run };
+            let (after, remark) = self.monitors[at].see(state, seen, &mut inspect);
             self.set_monitor(at, after);
-            match remark {
-                Remark::Fine => {}
-                Remark::Happened => self.occurred[at] = true,
-                Remark::Violated(detail) => {
-                    return Err(Flaw::Violation {
-                        property: self.monitors[at].name().to_owned(),
-                        detail,
-                    });
-                }
+            self.judge(at, remark)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the monitors judge a complete run.
+    pub(super) fn judge_end(&mut self) -> Result<(), Flaw> {
+        for at in 0..self.monitors.len() {
+            let remark = self.monitors[at].end(self.monitor_states[at]);
+            self.judge(at, remark)?;
+        }
+        Ok(())
+    }
+
+    fn judge(&mut self, at: usize, remark: Remark) -> Result<(), Flaw> {
+        match remark {
+            Remark::Fine => {}
+            Remark::Happened => self.occurred[at] = true,
+            Remark::Violated(detail) => {
+                return Err(Flaw::Violation {
+                    property: self.monitors[at].name().to_owned(),
+                    detail,
+                });
+            }
+            Remark::Failed(error) => {
+                return Err(Flaw::of_query(self.monitors[at].name(), error));
             }
         }
         Ok(())

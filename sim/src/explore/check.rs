@@ -3,7 +3,6 @@
 use rowlock_model::schedule::Choice;
 use rowlock_model::{Row, Value};
 
-use super::error::ExploreError;
 use super::monitor::{StateProperty, When};
 use super::trie::Action;
 use super::world::{Flaw, Phase, World};
@@ -41,17 +40,27 @@ impl Checks {
 
     /// Checks what must hold in every state, and notes what has happened.
     pub(crate) fn state<D: Database>(&mut self, world: &mut World<D>) -> Result<(), Flaw> {
-        self.check(world, |when| when != When::AtEnd)
+        self.check(world, |property| property.when != When::AtEnd)
+    }
+
+    /// Checks again what may have changed although nothing was committed.
+    pub(crate) fn live_state<D: Database>(&mut self, world: &mut World<D>) -> Result<(), Flaw> {
+        self.check(world, |property| {
+            property.live && property.when != When::AtEnd
+        })
     }
 
     /// Checks a state in which nothing is left to do.
     pub(crate) fn end<D: Database>(&mut self, world: &mut World<D>) -> Result<End, Flaw> {
         let end = world.end();
         match end {
-            End::Over => self.check(world, |when| when == When::AtEnd)?,
+            End::Over => {
+                self.check(world, |property| property.when == When::AtEnd)?;
+                world.judge_end()?;
+            }
             End::Stuck if !self.may_hang => {
                 return Err(Flaw::Violation {
-                    property: "every process finishes".to_owned(),
+                    property: "stuck".to_owned(),
                     detail: world.describe_stuck(),
                 });
             }
@@ -63,18 +72,16 @@ impl Checks {
     fn check<D: Database>(
         &mut self,
         world: &mut World<D>,
-        which: impl Fn(When) -> bool,
+        which: impl Fn(&StateProperty) -> bool,
     ) -> Result<(), Flaw> {
         for (at, property) in self.properties.iter().enumerate() {
-            if !which(property.when) || (property.when == When::Sometimes && self.occurred[at]) {
+            if !which(property) || (property.when == When::Sometimes && self.occurred[at]) {
                 continue;
             }
-            let rows = world.db.query(property.query, &[]).map_err(|error| {
-                Flaw::Error(ExploreError::Sql {
-                    what: format!("the query of property `{}`", property.name),
-                    error,
-                })
-            })?;
+            let rows = world
+                .db
+                .query(property.query, &[])
+                .map_err(|error| Flaw::of_query(&property.name, error))?;
             if rows.is_empty() {
                 continue;
             }

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::hash::Hash;
 use std::ops::ControlFlow;
 
-use rowlock_model::Isolation;
 use rowlock_model::schedule::{Choice, Schedule};
 use rowlock_model::verdict::{Bounds, Counts, Exploration, Limits, Verdict, Violation};
+use rowlock_model::{DbError, Isolation};
 
 use super::check::Checks;
 use super::error::ExploreError;
@@ -171,10 +171,12 @@ impl<D: Database> Explorer<D> {
     }
 
     fn property(mut self, name: impl Into<String>, when: When, sql: impl Into<String>) -> Self {
+        let sql = sql.into();
         self.properties.push(StateProperty {
             name: name.into(),
             when,
-            sql: sql.into(),
+            live: reads_live_state(&sql),
+            sql,
             query: StatementId(0),
         });
         self
@@ -322,8 +324,27 @@ impl<D: Database> Explorer<D> {
     /// Sets up and starts the processes. What is violated or not modelled before the first choice
     /// is a conclusion already.
     fn start(mut self) -> Result<Result<Run<D>, Exploration>, ExploreError> {
+        let conclude = |flaw, bounds| {
+            let verdict = match flaw {
+                Flaw::Error(error) => return Err(error),
+                Flaw::Unsupported(what) => Verdict::Incomplete(what),
+                Flaw::Violation { property, detail } => Verdict::Violated(Box::new(Violation {
+                    property,
+                    detail,
+                    schedule: Schedule::default(),
+                    matters: Vec::new(),
+                })),
+            };
+            Ok(Err(Exploration {
+                verdict,
+                bounds,
+                counts: Counts::default(),
+            }))
+        };
         for sql in &self.setup {
-            set_up(&mut self.db, sql)?;
+            if let Err(flaw) = set_up(&mut self.db, sql) {
+                return conclude(flaw, self.bounds);
+            }
         }
         let mut checks = Checks {
             properties: self.properties,
@@ -331,37 +352,51 @@ impl<D: Database> Explorer<D> {
             may_hang: self.may_hang,
         };
         checks.prepare(&mut self.db);
-        let mut world = World::new(
-            self.db,
-            &self.specs,
-            &self.bounds,
-            self.monitors,
-            self.prompt_notice,
-        )?;
-        let verdict = match world.start() {
-            Ok(()) => {
-                return Ok(Ok(Run {
-                    world,
-                    checks,
-                    bounds: self.bounds,
-                    contention_expected: self.contention_expected,
-                }));
-            }
-            Err(Flaw::Error(error)) => return Err(error),
-            Err(Flaw::Unsupported(what)) => Verdict::Incomplete(what),
-            Err(Flaw::Violation { property, detail }) => Verdict::Violated(Box::new(Violation {
-                property,
-                detail,
-                schedule: Schedule::default(),
-                matters: Vec::new(),
+        let prompt = self.prompt_notice;
+        let world = World::new(self.db, &self.specs, &self.bounds, self.monitors, prompt);
+        let started = world.and_then(|mut world| world.start().map(|()| world));
+        match started {
+            Ok(world) => Ok(Ok(Run {
+                world,
+                checks,
+                bounds: self.bounds,
+                contention_expected: self.contention_expected,
             })),
-        };
-        Ok(Err(Exploration {
-            verdict,
-            bounds: self.bounds,
-            counts: Counts::default(),
-        }))
+            Err(flaw) => conclude(flaw, self.bounds),
+        }
     }
+}
+
+/// What was asked, for reports.
+impl<D> Explorer<D> {
+    /// The database.
+    pub fn database(&self) -> &D {
+        &self.db
+    }
+
+    /// The scripts that are run before anything else.
+    pub fn setup_scripts(&self) -> &[String] {
+        &self.setup
+    }
+
+    /// The processes.
+    pub fn specs(&self) -> &[ProcessSpec] {
+        &self.specs
+    }
+
+    /// How many faults may happen.
+    pub fn fault_bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+}
+
+/// Whether a query may see more than what is committed: locks, sessions, transactions. Judged by the
+/// names of the views that show them; a mistake costs time only.
+fn reads_live_state(sql: &str) -> bool {
+    let sql = sql.to_ascii_lowercase();
+    ["pg_", "innodb_", "_schema", "data_lock"]
+        .iter()
+        .any(|name| sql.contains(name))
 }
 
 fn detailed(exploration: Exploration) -> Detailed {
@@ -373,26 +408,19 @@ fn detailed(exploration: Exploration) -> Detailed {
 }
 
 /// Runs a script in a session of its own.
-fn set_up(db: &mut impl Database, sql: &str) -> Result<(), ExploreError> {
+fn set_up(db: &mut impl Database, sql: &str) -> Result<(), Flaw> {
     let session = db.connect(None);
-    let failed = |error| ExploreError::Sql {
-        what: "the set-up".to_owned(),
-        error,
+    let error = match db.submit(session, &Request::Batch(sql.into())) {
+        Reached::Done(Answer::Batch(Ok(batch))) => batch.error,
+        Reached::Done(Answer::Batch(Err(error)) | Answer::Exec(Err(error))) => Some(error),
+        Reached::Done(Answer::Exec(Ok(_))) => None,
+        Reached::Waits => Some(DbError::unsupported("a set-up that waits", None)),
     };
-    let progress = db.submit(session, &Request::Batch(sql.into()));
-    let batch = match progress {
-        Reached::Done(Answer::Batch(result)) => result.map_err(failed)?,
-        Reached::Done(Answer::Exec(_)) => unreachable!("a script was answered as a statement"),
-        Reached::Waits => {
-            return Err(failed(rowlock_model::DbError::unsupported(
-                "a set-up that waits",
-                None,
-            )));
-        }
-    };
-    db.terminate(session);
-    match batch.error {
-        Some(error) => Err(failed(error)),
+    if !db.is_gone(session) {
+        db.terminate(session);
+    }
+    match error {
+        Some(error) => Err(Flaw::of_sql("the set-up".to_owned(), error)),
         None => Ok(()),
     }
 }

@@ -44,7 +44,7 @@ pub(crate) use hash::mix;
 
 pub use error::ExploreError;
 pub use explorer::{Detailed, Explorer};
-pub use monitor::{Monitor, NoDeadlock, Remark, Seen, Watch, What};
+pub use monitor::{Inspect, Monitor, NoDeadlock, Remark, Seen, Watch, What};
 pub use program::{Control, Ending, ProcessSpec, StepEnding, Worker};
 pub use random::Random;
 pub use replay::Replayed;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-use rowlock_model::Value;
 use rowlock_model::schedule::{Choice, ProcessId, SessionId};
+use rowlock_model::{DbError, Row, Value};
 
 use crate::database::{Answer, StatementId};
 
@@ -57,6 +57,29 @@ pub enum Remark {
     Happened,
     /// The property does not hold; what was seen.
     Violated(String),
+    /// A query that the monitor asked failed.
+    Failed(DbError),
+}
+
+/// The committed state, for a monitor that asks.
+pub struct Inspect<'a> {
+    pub(crate) run: &'a mut dyn FnMut(&str, &[Value]) -> Result<Vec<Row>, DbError>,
+}
+
+impl std::fmt::Debug for Inspect<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inspect").finish_non_exhaustive()
+    }
+}
+
+impl Inspect<'_> {
+    /// Runs a query on the committed state of this moment, outside every session.
+    ///
+    /// # Errors
+    /// What the server would answer; to be handed on as [`Remark::Failed`].
+    pub fn query(&mut self, sql: &str, args: &[Value]) -> Result<Vec<Row>, DbError> {
+        (self.run)(sql, args)
+    }
 }
 
 /// Watches events. Its state is part of the explored state, so it should remember no more than it
@@ -72,7 +95,13 @@ pub trait Monitor {
     fn start(&self) -> Self::State;
 
     /// Takes note of an event.
-    fn see(&self, state: &mut Self::State, seen: &Seen<'_>) -> Remark;
+    fn see(&self, state: &mut Self::State, seen: &Seen<'_>, db: &mut Inspect<'_>) -> Remark;
+
+    /// Judges a complete run: nothing is left to do, and every process is done or has crashed.
+    fn end(&self, state: &Self::State) -> Remark {
+        let _ = state;
+        Remark::Fine
+    }
 
     /// Whether [`Remark::Happened`] must be heard at least once.
     fn must_happen(&self) -> bool {
@@ -84,7 +113,8 @@ pub trait Monitor {
 pub(crate) trait NumberedMonitor {
     fn name(&self) -> &str;
     fn must_happen(&self) -> bool;
-    fn see(&mut self, state: u32, seen: &Seen<'_>) -> (u32, Remark);
+    fn see(&mut self, state: u32, seen: &Seen<'_>, db: &mut Inspect<'_>) -> (u32, Remark);
+    fn end(&self, state: u32) -> Remark;
 }
 
 /// Numbers the states of a monitor in the order in which they come up; the first one is 0.
@@ -114,10 +144,14 @@ impl<M: Monitor> NumberedMonitor for Numbered<M> {
         self.monitor.must_happen()
     }
 
-    fn see(&mut self, state: u32, seen: &Seen<'_>) -> (u32, Remark) {
+    fn end(&self, state: u32) -> Remark {
+        self.monitor.end(&self.states[state as usize])
+    }
+
+    fn see(&mut self, state: u32, seen: &Seen<'_>, db: &mut Inspect<'_>) -> (u32, Remark) {
         let before = &self.states[state as usize];
         let mut after = before.clone();
-        let remark = self.monitor.see(&mut after, seen);
+        let remark = self.monitor.see(&mut after, seen, db);
         if after == *before {
             return (state, remark);
         }
@@ -148,6 +182,8 @@ pub(crate) struct StateProperty {
     pub(crate) when: When,
     pub(crate) sql: String,
     pub(crate) query: StatementId,
+    /// It may depend on more than what is committed.
+    pub(crate) live: bool,
 }
 
 /// The property that no statement ends as the victim of a deadlock.
@@ -163,7 +199,7 @@ impl Monitor for NoDeadlock {
 
     fn start(&self) {}
 
-    fn see(&self, (): &mut (), seen: &Seen<'_>) -> Remark {
+    fn see(&self, (): &mut (), seen: &Seen<'_>, _: &mut Inspect<'_>) -> Remark {
         match seen.choice {
             Choice::Deadlock(_) => Remark::Violated(format!(
                 "a statement of {} is ended to break a deadlock",
@@ -214,7 +250,7 @@ impl<F: Fn(&Seen<'_>) -> Remark> Monitor for Watch<F> {
 
     fn start(&self) {}
 
-    fn see(&self, (): &mut (), seen: &Seen<'_>) -> Remark {
+    fn see(&self, (): &mut (), seen: &Seen<'_>, _: &mut Inspect<'_>) -> Remark {
         (self.see)(seen)
     }
 

@@ -100,6 +100,10 @@ pub struct ProcessSpec {
     pub isolation: Option<Isolation>,
     /// Whether its main task may be cancelled at an await.
     pub cancellable: bool,
+    /// A script that is sent on each session right after it was opened.
+    pub connect: Option<Arc<str>>,
+    /// Whether sessions that were lost are replaced before the next round of a step function.
+    pub reconnects: bool,
     pub(crate) program: Program,
 }
 
@@ -122,6 +126,8 @@ impl ProcessSpec {
             skew_micros: 0,
             isolation: None,
             cancellable: false,
+            connect: None,
+            reconnects: true,
             program,
         }
     }
@@ -201,6 +207,13 @@ impl ProcessSpec {
     #[must_use]
     pub fn skew_micros(mut self, skew_micros: i64) -> ProcessSpec {
         self.skew_micros = skew_micros;
+        self
+    }
+
+    /// Sends a script on each session right after it was opened, as pools do.
+    #[must_use]
+    pub fn connect(mut self, sql: impl Into<Arc<str>>) -> ProcessSpec {
+        self.connect = Some(sql.into());
         self
     }
 

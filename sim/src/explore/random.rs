@@ -165,10 +165,11 @@ impl<'a, D: Database> Sampler<'a, D> {
             self.sampled.transitions += 1;
             self.world.apply(choice)?;
             let now = self.world.db.committed_version();
-            if now != committed {
-                committed = now;
-                self.checks.state(self.world)?;
+            match now == committed {
+                true => self.checks.live_state(self.world)?,
+                false => self.checks.state(self.world)?,
             }
+            committed = now;
             if (self.visited.len() as u64) < self.states_max {
                 self.visited.insert(Key::from(self.world.fingerprint()));
             }

@@ -74,6 +74,7 @@ impl<D: Database> World<D> {
                 flaw = checks.state(self).err();
             }
         }
+        let seen = flaw.is_some();
         if flaw.is_none() {
             enabled.clear();
             let work = self.choices(&mut enabled);
@@ -87,7 +88,7 @@ impl<D: Database> World<D> {
         match flaw {
             None => {}
             Some(Flaw::Violation { property, detail }) => {
-                replayed.matters = self.matters(&property, &histories);
+                replayed.matters = self.matters(&property, &histories, seen);
                 replayed.violation = Some((property, detail));
             }
             Some(flaw) => return Err(flaw),
@@ -95,14 +96,17 @@ impl<D: Database> World<D> {
         Ok(replayed)
     }
 
-    /// The events at which the monitor of `property` changed its mind, and the last one.
-    fn matters(&self, property: &str, histories: &[Vec<u32>]) -> Vec<usize> {
+    /// The events at which the monitor of `property` changed its mind, and the last one if it is
+    /// what the monitor has `seen` to violate the property.
+    fn matters(&self, property: &str, histories: &[Vec<u32>], seen: bool) -> Vec<usize> {
         let Some(monitor) = self.monitors.iter().position(|m| m.name() == property) else {
             return Vec::new();
         };
         let events = histories.len() - 1;
         (0..events)
-            .filter(|at| histories[*at][monitor] != histories[at + 1][monitor] || at + 1 == events)
+            .filter(|at| {
+                histories[*at][monitor] != histories[at + 1][monitor] || (seen && at + 1 == events)
+            })
             .collect()
     }
 

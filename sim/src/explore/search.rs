@@ -223,8 +223,11 @@ impl<'a, D: Database> Search<'a, D> {
     }
 
     fn look(&mut self, committed: u64, before: Option<u64>) -> Result<(), Flaw> {
-        if before != Some(committed) && !self.checks.properties.is_empty() {
-            self.checks.state(self.world)?;
+        if !self.checks.properties.is_empty() {
+            match before == Some(committed) {
+                true => self.checks.live_state(self.world)?,
+                false => self.checks.state(self.world)?,
+            }
         }
         let start = self.choices.len();
         let work = self.world.choices(&mut self.choices);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rowlock_model::schedule::{Choice, ProcessId, SessionId};
 use rowlock_model::verdict::Bounds;
-use rowlock_model::{DbError, Isolation};
+use rowlock_model::{DbError, ErrorClass, Isolation};
 use rustc_hash::FxHashMap;
 
 use super::error::ExploreError;
@@ -16,7 +16,7 @@ use super::hash::mix;
 use super::monitor::NumberedMonitor;
 use super::program::ProcessSpec;
 use super::trie::{NodeId, Trie, Viewer};
-use crate::database::{Answer, Database, Mark, Request};
+use crate::database::{Answer, Database, Mark, Progress, Request};
 
 /// How far a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +107,21 @@ pub(crate) enum Flaw {
     Error(ExploreError),
 }
 
+impl Flaw {
+    /// The query of a property failed.
+    pub(crate) fn of_query(property: &str, error: DbError) -> Flaw {
+        Flaw::of_sql(format!("the query of property `{property}`"), error)
+    }
+
+    /// SQL that belongs to no process failed.
+    pub(crate) fn of_sql(what: String, error: DbError) -> Flaw {
+        match error.class {
+            ErrorClass::Unsupported => Flaw::Unsupported(format!("{what}: {}", error.message)),
+            _ => Flaw::Error(ExploreError::Sql { what, error }),
+        }
+    }
+}
+
 impl From<ExploreError> for Flaw {
     fn from(error: ExploreError) -> Flaw {
         Flaw::Error(error)
@@ -136,6 +151,8 @@ pub(crate) struct Actor {
     pub(crate) isolation: Option<Isolation>,
     pub(crate) sessions: usize,
     pub(crate) cancellable: bool,
+    pub(crate) connect: Option<Arc<str>>,
+    pub(crate) reconnects: bool,
 }
 
 /// Switches that change which choices there are.
@@ -201,7 +218,7 @@ impl<D: Database> World<D> {
         bounds: &Bounds,
         monitors: Vec<Box<dyn NumberedMonitor>>,
         prompt_notice: bool,
-    ) -> Result<World<D>, ExploreError> {
+    ) -> Result<World<D>, Flaw> {
         let mut actors = Vec::new();
         let mut tries = Vec::new();
         for spec in specs {
@@ -217,22 +234,24 @@ impl<D: Database> World<D> {
                     isolation: spec.isolation,
                     sessions: spec.sessions,
                     cancellable: spec.cancellable,
+                    connect: spec.connect.clone(),
+                    reconnects: spec.reconnects,
                 });
             }
             tries.push(Trie::new(spec.program.clone(), db.dialect(), spec.sessions));
         }
         let sessions: usize = actors.iter().map(|actor| actor.sessions).sum();
         if actors.len() > 200 || sessions > 200 {
-            return Err(ExploreError::TooMany(format!(
+            return Err(Flaw::Error(ExploreError::TooMany(format!(
                 "{} processes with {sessions} sessions; at most 200 of each",
                 actors.len()
-            )));
+            ))));
         }
         let mut lines = Vec::new();
         let mut base = None;
         for (process, actor) in actors.iter().enumerate() {
             for local in 0..actor.sessions {
-                let id = db.connect(actor.isolation);
+                let id = open_session(&mut db, actor)?;
                 base.get_or_insert(id.0);
                 lines.push(Line::open(process, local as u16));
             }
@@ -507,6 +526,25 @@ impl Budget {
         let a = u64::from(self.crashes) << 32 | u64::from(self.kills);
         let b = u64::from(self.losses) << 32 | u64::from(self.clock);
         mix(BUDGET << 32 | u64::from(self.cancels), a, b)
+    }
+}
+
+/// Opens a session of a process.
+pub(super) fn open_session(db: &mut impl Database, actor: &Actor) -> Result<SessionId, Flaw> {
+    let session = db.connect(actor.isolation);
+    let Some(script) = &actor.connect else {
+        return Ok(session);
+    };
+    let what = || format!("the connect script of `{}`", actor.name);
+    let error = match db.submit(session, &Request::Batch(Arc::clone(script))) {
+        Progress::Done(Answer::Batch(Ok(batch))) => batch.error,
+        Progress::Done(Answer::Batch(Err(error)) | Answer::Exec(Err(error))) => Some(error),
+        Progress::Done(Answer::Exec(Ok(_))) => None,
+        Progress::Waits => Some(DbError::unsupported("a connect script that waits", None)),
+    };
+    match error {
+        None => Ok(session),
+        Some(error) => Err(Flaw::of_sql(what(), error)),
     }
 }
 

@@ -103,7 +103,9 @@ pub(crate) struct Desk {
     pub(super) slots: Vec<Slot>,
     pub(super) next_ask: u32,
     pub(super) lines: Vec<Line>,
-    pub(super) kept: usize,
+    /// Of each session that the harness opened, the number of the session that stands in its place
+    /// now.
+    pub(super) places: Vec<u16>,
     pub(super) closed: Vec<u16>,
     pub(super) notes: Vec<Note>,
     pub(super) spawned: Vec<Spawned>,
@@ -125,7 +127,7 @@ impl Desk {
             slots: Vec::new(),
             next_ask: 0,
             lines: (0..sessions).map(|_| Line::default()).collect(),
-            kept: sessions,
+            places: (0..sessions as u16).collect(),
             closed: Vec::new(),
             notes: Vec::new(),
             spawned: Vec::new(),
@@ -225,7 +227,9 @@ impl Desk {
 
     /// Nothing is under way and no session is open but those that the harness opened.
     pub(super) fn is_quiet(&self) -> bool {
-        self.slots.is_empty() && self.lines.iter().skip(self.kept).all(|line| line.closed)
+        let kept = |at: usize| self.places.contains(&(at as u16));
+        let mut lines = self.lines.iter().enumerate();
+        self.slots.is_empty() && lines.all(|(at, line)| line.closed || kept(at))
     }
 }
 

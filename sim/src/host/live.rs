@@ -66,6 +66,8 @@ pub(crate) struct Rest {
     pub(crate) closed: Vec<u16>,
     /// Sessions ever opened in this round, those of the harness included.
     pub(crate) sessions: u16,
+    /// Of each session that the harness opened, the one that stands in its place.
+    pub(crate) places: Vec<u16>,
     /// What it told monitors since the last rest.
     pub(crate) notes: Vec<Note>,
     /// What it looked at since the last rest.
@@ -197,8 +199,9 @@ impl Live {
 
     /// Begins a round with the present local state.
     fn begin(&mut self) {
-        let (dialect, kept) = desk::polled(|desk| (desk.dialect, desk.kept));
-        let sessions = (0..kept as u16)
+        let (dialect, places) = desk::polled(|desk| (desk.dialect, desk.places.clone()));
+        let sessions = places
+            .into_iter()
             .map(|local| SimSession {
                 dialect,
                 local,
@@ -353,6 +356,7 @@ impl Live {
             pending,
             closed: std::mem::take(&mut desk.closed),
             sessions: desk.lines.len() as u16,
+            places: desk.places.clone(),
             notes: std::mem::take(&mut desk.notes),
             observed: desk.observed,
             finish: self.finish.clone(),

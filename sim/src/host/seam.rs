@@ -103,6 +103,22 @@ impl Session for SimSession {
     }
 }
 
+impl SimHost {
+    /// Puts a session in the place of one that the harness opened: in the next round of a step
+    /// function it is handed out again.
+    pub fn keep(&self, place: usize, mut session: SimSession) {
+        session.kept = true;
+        desk::polled(|desk| desk.places[place] = session.local);
+    }
+}
+
+impl SimSession {
+    /// Whether the harness hands it out again in the next round, and closes it never.
+    pub fn is_kept(&self) -> bool {
+        self.kept
+    }
+}
+
 impl Drop for SimSession {
     fn drop(&mut self) {
         if !self.kept {

@@ -1,0 +1,62 @@
+//! How fast the explorer is by itself, on the toy database:
+//! `cargo run --release -p rowlock-sim --example explore_speed`.
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use rowlock_model::verdict::Bounds;
+use rowlock_sim::explore::{Explorer, Random};
+use rowlock_sim::toy::{self, Toy};
+
+fn workers(n: usize, m: u8, crashes: u32) -> Explorer<Toy> {
+    Explorer::new(Toy::new(m))
+        .steps("worker", (), toy::worker)
+        .count(n)
+        .bounds(Bounds {
+            crashes,
+            ..Bounds::default()
+        })
+        .prompt_notice()
+}
+
+fn main() {
+    println!("workers rows crashes    states transitions   ms  M states/s  M transitions/s");
+    for (n, m, crashes) in [(4, 4, 0), (5, 4, 0), (4, 4, 1), (5, 4, 1), (5, 4, 2)] {
+        let mut times = Vec::new();
+        let mut counts = None;
+        for _ in 0..7 {
+            let start = Instant::now();
+            let found = workers(n, m, crashes).run().expect("it can be explored");
+            times.push(start.elapsed().as_secs_f64());
+            counts = Some(found.counts);
+        }
+        times.sort_by(f64::total_cmp);
+        let time = times[times.len() / 2];
+        let counts = counts.expect("it ran");
+        println!(
+            "{n:7} {m:4} {crashes:7} {:9} {:11} {:6.1} {:9.2} {:9.2}",
+            counts.states,
+            counts.transitions,
+            time * 1e3,
+            counts.states as f64 / time / 1e6,
+            counts.transitions as f64 / time / 1e6,
+        );
+    }
+    for (n, m) in [(3, 2), (4, 3), (5, 4)] {
+        let start = Instant::now();
+        let random = Random {
+            seed: 42,
+            executions: 300_000,
+        };
+        let found = workers(n, m, 0)
+            .random(random, &mut |_| ControlFlow::Continue(()))
+            .expect("it can be run");
+        let time = start.elapsed().as_secs_f64();
+        println!(
+            "random ({n},{m}): {:.2} M executions/s, {:.1} M statements/s, {} states",
+            found.counts.executions as f64 / time / 1e6,
+            found.counts.statements as f64 / time / 1e6,
+            found.counts.states
+        );
+    }
+}
