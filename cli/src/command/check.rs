@@ -16,6 +16,7 @@ use crate::explore::{Explored, Mode, explore};
 use crate::input;
 use crate::output::{Output, ProgressLine};
 use crate::schedule;
+use crate::scripts::named;
 
 /// Checks every case that is meant.
 pub(crate) fn run(config: config::Check, output: &Output) -> Result<Exit, Failure> {
@@ -26,7 +27,7 @@ pub(crate) fn run(config: config::Check, output: &Output) -> Result<Exit, Failur
             "no case is left to check; `rowlock list` shows what there is".to_owned(),
         ));
     }
-    let columns = Columns::of(&cases.iter().map(|m| m.named.clone()).collect::<Vec<_>>());
+    let columns = Columns::of(cases.iter().map(|meant| &meant.named));
     let mut check = Check {
         config: &config,
         output,
@@ -60,16 +61,6 @@ fn meant<'a>(scenarios: &'a [Scenario], narrow: &config::Narrow) -> Vec<Meant<'a
             named: named(scenario, case),
         })
         .collect()
-}
-
-fn named(scenario: &Scenario, case: &Case) -> Named {
-    Named {
-        file: scenario.source.path.to_string(),
-        title: scenario.title.to_string(),
-        variant: (!case.variant.is_empty()).then(|| case.variant.to_string()),
-        database: case.database,
-        isolation: case.isolation,
-    }
 }
 
 /// A run under way.
