@@ -119,6 +119,7 @@ pub(super) fn property(
         }
         (None, None) => {
             reader.problem(span, "a property has `sql`, an `event`, or both");
+            table.ignore(&["at_most", "at_least", "per", "until"]);
             None
         }
     };
