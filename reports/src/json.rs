@@ -87,6 +87,7 @@ pub fn case(result: &CaseResult) -> String {
         Some(Verdict::Violated(v)) => ("violated", Some(v.detail.as_str())),
         Some(Verdict::Vacuous(why)) => ("vacuous", Some(why.as_str())),
         Some(Verdict::Incomplete(why)) => ("incomplete", Some(why.as_str())),
+        Some(Verdict::Unsupported(what)) => ("unsupported", Some(what.what.as_str())),
     };
     line(&CaseObject {
         schema: SCHEMA,
