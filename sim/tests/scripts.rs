@@ -154,7 +154,12 @@ impl Server {
             };
             let (Internal::Resume(s) | Internal::Expire(s) | Internal::Deadlock(s)) = event;
             let progress = self.database.internal(event);
+            let waits = progress == Progress::Waits;
             let text = self.progress(s, progress);
+            if waits {
+                // It waits again, for somebody else perhaps: the next line about it tells.
+                continue;
+            }
             for line in text.lines() {
                 let _ = writeln!(out, "{} resumes: {line}", self.name(s));
             }

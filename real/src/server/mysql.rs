@@ -142,7 +142,9 @@ impl MySqlServer {
 
     fn wait_until_ready(&self, flavour: Flavour) -> Result<(), ServerError> {
         let started = Instant::now();
-        while UnixStream::connect(self.socket()).is_err() {
+        // It listens a little before it is ready, and then writes its process id.
+        let pid_file = self.process.directory.path().join("pid");
+        while !pid_file.exists() || UnixStream::connect(self.socket()).is_err() {
             let log = self.process.log_tail();
             if log.contains("[ERROR]") || started.elapsed() > START_TIMEOUT {
                 return Err(ServerError::Failed {
