@@ -78,6 +78,45 @@ impl ErrorClass {
     }
 }
 
+impl ErrorClass {
+    /// The class of an error number of MySQL or MariaDB, with its SQLSTATE where the number has no
+    /// class of its own (MySQL manual, "Server Error Message Reference"; MariaDB's "Error Codes").
+    pub fn of_errno(number: u16, sqlstate: &str) -> ErrorClass {
+        match number {
+            // ER_CHECKREAD: under snapshot isolation, a row changed since the transaction's view.
+            1020 => ErrorClass::Serialization,
+            1213 | 3058 => ErrorClass::Deadlock,
+            1205 | 3572 => ErrorClass::Contention,
+            1062 | 1586 => ErrorClass::Unique,
+            1048 | 1216 | 1217 | 1364 | 1451 | 1452 | 3819 | 4025 => ErrorClass::Constraint,
+            1317 | 1969 | 3024 => ErrorClass::Cancelled,
+            1053 | 1152 | 1158..=1161 | 1927 | 2006 | 2013 | 4031 => ErrorClass::ConnectionLost,
+            _ => match sqlstate.get(..2) {
+                Some("08") => ErrorClass::ConnectionLost,
+                Some("23") => ErrorClass::Constraint,
+                Some("21" | "22" | "25" | "42") => ErrorClass::Invalid,
+                _ => ErrorClass::Other,
+            },
+        }
+    }
+
+    /// The class of an extended result code of SQLite (its documentation, "Result Codes").
+    pub fn of_sqlite(code: u32) -> ErrorClass {
+        match code {
+            // SQLITE_BUSY_SNAPSHOT: the transaction reads an old state and cannot write.
+            517 => ErrorClass::Serialization,
+            1555 | 2067 => ErrorClass::Unique,
+            _ => match code & 0xff {
+                5 | 6 => ErrorClass::Contention,
+                9 => ErrorClass::Cancelled,
+                19 => ErrorClass::Constraint,
+                1 | 8 | 18 | 20 | 21 | 25 => ErrorClass::Invalid,
+                _ => ErrorClass::Other,
+            },
+        }
+    }
+}
+
 impl fmt::Display for ErrorClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

@@ -10,15 +10,20 @@
 mod directory;
 mod error;
 mod host;
+mod iso;
+mod mysql;
 mod postgres;
 pub mod server;
 mod session;
 mod sqlite;
 mod stage;
+mod statement;
+mod tap;
 mod target;
 
 pub use error::UrlError;
 pub use host::{RealHost, RealTask};
+pub use mysql::MySqlTarget;
 pub use postgres::PostgresTarget;
 pub use session::RealSession;
 pub use sqlite::{Journal, SqliteTarget};

@@ -3,7 +3,6 @@
 mod decode;
 mod encode;
 mod message;
-mod tap;
 mod types;
 
 use std::str::FromStr;
@@ -18,11 +17,15 @@ use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 use crate::directory::PrivateDirectory;
 use crate::error::{self, UrlError};
 use crate::session::Link;
+use crate::tap::{Endpoint, Tap};
 use decode::Format;
 use encode::Argument;
-use message::Message;
-use tap::{Endpoint, Tap};
+use message::{Message, Splitter};
 use types::{TypeNames, UserType};
+
+/// The name of a PostgreSQL socket with this port.
+const SOCKET_NAME: &str = ".s.PGSQL.1";
+const PORT: u16 = 1;
 
 /// How long the server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -145,7 +148,7 @@ impl PostgresTarget {
 #[derive(Debug)]
 pub(crate) struct PostgresLink {
     connection: PgConnection,
-    tap: Arc<Tap>,
+    tap: Arc<Tap<Message>>,
     target: PostgresTarget,
     pid: i32,
     version: String,
@@ -155,14 +158,15 @@ pub(crate) struct PostgresLink {
 impl PostgresLink {
     async fn open(target: &PostgresTarget) -> Result<PostgresLink, DbError> {
         let directory = PrivateDirectory::create("tap").map_err(error::of_io)?;
-        let tap = Tap::open(&target.endpoint, directory.path())
+        let socket = directory.path().join(SOCKET_NAME);
+        let tap = Tap::open::<Splitter>(&target.endpoint, &socket)
             .await
             .map_err(error::of_io)?;
         let options = target
             .options
             .clone()
             .socket(directory.path())
-            .port(tap::PORT)
+            .port(PORT)
             .ssl_mode(PgSslMode::Disable);
         let connection = match PgConnection::connect_with(&options).await {
             Ok(connection) => connection,
@@ -212,7 +216,7 @@ impl PostgresLink {
         sql: &str,
         args: Option<PgArguments>,
     ) -> Result<Vec<Message>, DbError> {
-        self.tap.begin();
+        self.tap.forget_through(Message::is_ready);
         if self.broken || self.tap.ended() {
             return Err(self.lost(sql));
         }
@@ -228,9 +232,9 @@ impl PostgresLink {
             }
         };
         if let Err(failure) = &result {
-            if self.tap.has(message::ERROR) {
+            if self.tap.has(Message::is_error) {
                 // sqlx returns at the error; readiness, and with it the status, comes after it.
-                self.tap.settled().await;
+                self.tap.settled(Message::is_ready).await;
             } else if let sqlx::Error::Encode(cause) = failure {
                 return Err(DbError::new(
                     ErrorClass::Invalid,
@@ -250,10 +254,7 @@ impl PostgresLink {
             }
         }
         let messages = self.tap.messages();
-        let is_ready = messages
-            .last()
-            .is_some_and(|m| m.kind == message::READY_FOR_QUERY);
-        if !is_ready {
+        if !messages.last().is_some_and(Message::is_ready) {
             self.broken = true;
             return Err(self.lost(sql));
         }
@@ -317,17 +318,16 @@ fn server_error(messages: &[Message], sql: &str) -> Option<DbError> {
     messages
         .iter()
         .rev()
-        .find(|m| m.kind == message::ERROR)
+        .find(|m| m.is_error())
         .map(|m| message::error(&m.body, sql))
 }
 
 /// The messages that answer an extended query: sqlx first has it described, then perhaps looks up
 /// types, then runs it. The description is in the first group, the result in the last one.
 fn result_of_extended(messages: Vec<Message>) -> Vec<Message> {
-    let ready = |m: &Message| m.kind == message::READY_FOR_QUERY;
     let mut groups: Vec<Vec<Message>> = vec![Vec::new()];
     for message in messages {
-        let ends = ready(&message);
+        let ends = message.is_ready();
         if let Some(group) = groups.last_mut() {
             group.push(message);
         }
@@ -342,7 +342,7 @@ fn result_of_extended(messages: Vec<Message>) -> Vec<Message> {
         .next()
         .unwrap_or_default()
         .into_iter()
-        .filter(|m| !ready(m))
+        .filter(|m| !m.is_ready())
         .collect();
     result.extend(last);
     result
@@ -388,7 +388,7 @@ impl Link for PostgresLink {
 
     async fn close(self) -> Result<(), DbError> {
         if self.tap.ended() {
-            self.tap.begin();
+            self.tap.forget_through(Message::is_ready);
             return Err(self.lost(""));
         }
         self.connection

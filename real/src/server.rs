@@ -6,11 +6,13 @@
 //! we hold: however we end, `kill -9` included, the pipe closes, and the shell stops the server
 //! and removes its directory.
 
+mod mysql;
 mod postgres;
 mod user;
 
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use rowlock_model::Dialect;
 use crate::directory::PrivateDirectory;
 use user::User;
 
+pub use mysql::{Flavour, MySqlServer};
 pub use postgres::PostgresServer;
 
 /// A server that could not be started.
@@ -69,6 +72,7 @@ pub struct Installed {
 /// Every server that a run could use, the preferred one of each database first.
 pub fn installed() -> Vec<Installed> {
     let mut found = postgres::installed();
+    found.extend(mysql::installed());
     found.push(Installed {
         dialect: Dialect::Sqlite,
         version: "SQLite (built in)".to_owned(),
@@ -165,6 +169,50 @@ fn run_tool(mut command: Command, user: &User, log: &Path) -> Result<(), ServerE
     }
     let log = std::fs::read_to_string(log).unwrap_or_default();
     Err(ServerError::Failed { program, log })
+}
+
+/// Fills a data directory: with a copy of one that was made earlier, or with `make`.
+fn from_template(
+    name: &str,
+    data: &Path,
+    user: &User,
+    make: impl FnOnce() -> Result<(), ServerError>,
+) -> Result<(), ServerError> {
+    let template = cache_directory().map(|cache| cache.join(name));
+    if let Some(template) = template.as_ref().filter(|t| t.is_dir()) {
+        if copy_tree(template, data, user).is_ok() {
+            return Ok(());
+        }
+        let _ = std::fs::remove_dir_all(data);
+    }
+    make()?;
+    if let Some(template) = template {
+        // Without a cache the next start takes a second longer, nothing else.
+        let _ = keep_template(data, &template);
+    }
+    Ok(())
+}
+
+/// Copies under a name of its own and renames: others never see half a template.
+fn keep_template(data: &Path, template: &Path) -> io::Result<()> {
+    let Some(parent) = template.parent() else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(parent)?;
+    let partial = template.with_extension(std::process::id().to_string());
+    let copied = copy_tree(data, &partial, &User::OURSELVES)
+        .and_then(|()| std::fs::rename(&partial, template));
+    if copied.is_err() {
+        let _ = std::fs::remove_dir_all(&partial);
+    }
+    copied
+}
+
+/// Versions and installations do not share a template; `key` tells them apart.
+fn template_name(kind: &str, key: &impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    format!("{kind}-{:016x}", hasher.finish())
 }
 
 /// Copies a directory tree, and gives the copy to `user`.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rowlock_model::{Batch, DbError, Dialect, Reply, Session, Value};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::mysql::MySqlLink;
 use crate::postgres::PostgresLink;
 use crate::sqlite::SqliteLink;
 
@@ -62,6 +63,11 @@ impl RealSession {
     pub(crate) fn on_sqlite(link: SqliteLink) -> RealSession {
         let version = link.version();
         RealSession::start(link, 0, version)
+    }
+
+    pub(crate) fn on_mysql(link: MySqlLink) -> RealSession {
+        let (id, version) = (link.connection_id().into(), link.version());
+        RealSession::start(link, id, version)
     }
 
     fn start(link: impl Link, backend: i64, version: String) -> RealSession {

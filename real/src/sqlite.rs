@@ -1,7 +1,5 @@
 //! Sessions on SQLite, embedded.
 
-mod script;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +18,7 @@ use sqlx::{
 
 use crate::error;
 use crate::session::Link;
-use script::{Transaction, tag_of};
+use crate::statement::{self, Transaction, tag_of};
 
 /// How SQLite makes changes atomic; a property of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -143,7 +141,7 @@ impl SqliteLink {
     }
 
     async fn run(&mut self, sql: &str, args: &[Value]) -> Result<Reply, DbError> {
-        let tag = tag_of(sql);
+        let tag = tag_of(sql, Dialect::Sqlite);
         let columns = self.columns(sql).await?;
         let mut arguments = SqliteArguments::default();
         for value in args {
@@ -224,27 +222,12 @@ fn decode(row: &SqliteRow) -> Result<Row, sqlx::Error> {
         .collect()
 }
 
-/// The class of an extended result code.
-fn class_of(code: u32) -> ErrorClass {
-    match code {
-        517 => ErrorClass::Serialization,
-        1555 | 2067 => ErrorClass::Unique,
-        _ => match code & 0xff {
-            5 | 6 => ErrorClass::Contention,
-            9 => ErrorClass::Cancelled,
-            19 => ErrorClass::Constraint,
-            1 | 8 | 18 | 20 | 21 | 25 => ErrorClass::Invalid,
-            _ => ErrorClass::Other,
-        },
-    }
-}
-
 fn error_of(failure: &sqlx::Error) -> DbError {
     let sqlx::Error::Database(database) = failure else {
         return error::of_sqlx(failure);
     };
     let code = database.code().unwrap_or_default();
-    let class = class_of(code.parse().unwrap_or(0));
+    let class = ErrorClass::of_sqlite(code.parse().unwrap_or(0));
     let message = match database.try_downcast_ref::<SqliteError>() {
         Some(sqlite) => sqlx::error::DatabaseError::message(sqlite).to_owned(),
         None => database.message().to_owned(),
@@ -263,7 +246,7 @@ impl Link for SqliteLink {
 
     async fn batch(&mut self, sql: &str) -> Result<Batch, DbError> {
         let mut batch = Batch::default();
-        for statement in script::split(sql) {
+        for statement in statement::split(sql) {
             match self.run(statement, &[]).await {
                 Ok(reply) => batch.replies.push(reply),
                 Err(error) => {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use rowlock_model::{DbError, Dialect};
 
 use crate::error::UrlError;
+use crate::mysql::MySqlTarget;
 use crate::postgres::PostgresTarget;
 use crate::session::RealSession;
 use crate::sqlite::{Journal, SqliteTarget};
@@ -85,6 +86,8 @@ pub enum Connector {
     Postgres(Box<PostgresTarget>),
     /// On an SQLite file.
     Sqlite(SqliteTarget),
+    /// On MySQL or MariaDB.
+    MySql(Box<MySqlTarget>),
 }
 
 impl Connector {
@@ -101,6 +104,8 @@ impl Connector {
                 };
                 Ok(RealSession::on_postgres(link))
             }
+            // The protocol has no name for a connection.
+            Connector::MySql(target) => Ok(RealSession::on_mysql(target.connect().await?)),
             Connector::Sqlite(target) => Ok(RealSession::on_sqlite(target.connect().await?)),
         }
     }
@@ -109,6 +114,12 @@ impl Connector {
 impl From<PostgresTarget> for Connector {
     fn from(target: PostgresTarget) -> Connector {
         Connector::Postgres(Box::new(target))
+    }
+}
+
+impl From<MySqlTarget> for Connector {
+    fn from(target: MySqlTarget) -> Connector {
+        Connector::MySql(Box::new(target))
     }
 }
 

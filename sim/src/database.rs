@@ -35,6 +35,17 @@ pub enum Answer {
     Batch(Result<Batch, DbError>),
 }
 
+impl Answer {
+    /// The error, of the statement or of the script.
+    pub fn error(&self) -> Option<&DbError> {
+        match self {
+            Answer::Exec(Err(error)) | Answer::Batch(Err(error)) => Some(error),
+            Answer::Batch(Ok(batch)) => batch.error.as_ref(),
+            Answer::Exec(Ok(_)) => None,
+        }
+    }
+}
+
 /// How far a session got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
@@ -112,10 +123,11 @@ pub trait Database {
     /// server would.
     fn prepare(&mut self, sql: &str) -> StatementId;
 
-    /// Gives a request to an idle session and runs it until it is answered or waits.
+    /// Gives a request to an idle session and runs it until it is answered or waits. A session that
+    /// is gone answers with the error that ended it.
     ///
     /// # Panics
-    /// If the session is busy or gone; the explorer must not do that.
+    /// If the session is busy; the explorer must not do that.
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress;
 
     /// Carries out one internal event that [`pending`](Self::pending) listed.

@@ -212,17 +212,7 @@ impl<D: Database> Stage for SimStage<D> {
                 Request::Exec(prepared, statement.args.as_slice().into())
             }
         };
-        let progress = match self.db.is_gone(id) {
-            true => {
-                let message = "terminating connection due to administrator command";
-                let error = DbError::postgres("57P01", message);
-                Progress::Done(match statement.batch {
-                    true => database::Answer::Batch(Err(error)),
-                    false => database::Answer::Exec(Err(error)),
-                })
-            }
-            false => self.db.submit(id, &request),
-        };
+        let progress = self.db.submit(id, &request);
         self.take(session, progress);
         Ok(())
     }

@@ -276,8 +276,12 @@ impl Database for Toy {
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {
-        assert!(!self.is_busy(session) && !self.is_gone(session));
+        assert!(!self.is_busy(session), "session {} is busy", session.0);
         match request {
+            Request::Exec(..) if self.is_gone(session) => {
+                let message = "terminating connection due to administrator command";
+                Progress::Done(Answer::Exec(Err(DbError::postgres("57P01", message))))
+            }
             Request::Exec(statement, args) => self.exec(session, *statement, args),
             Request::Batch(_) => Progress::Done(Answer::Batch(Ok(Batch {
                 replies: Vec::new(),

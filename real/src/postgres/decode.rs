@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use rowlock_model::Value;
-use rowlock_model::value::civil;
 use rust_decimal::Decimal;
 
 use super::types::{TypeNames, item_of};
+use crate::iso;
 
 /// How a value was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +57,10 @@ fn from_text(oid: u32, text: &str, types: &TypeNames) -> Option<Value> {
         20 | 21 | 23 | 26 | 28 | 29 | 5069 => text.parse().ok().map(Value::Int),
         700 => text.parse::<f32>().ok().map(|x| Value::Float(f64::from(x))),
         701 => text.parse().ok().map(Value::Float),
-        1082 => date(text).map(Value::Date),
-        1083 => time(text).map(Value::Time),
-        1114 => timestamp(text).map(Value::Timestamp),
-        1184 => timestamp_with_zone(text).map(Value::TimestampTz),
+        1082 => iso::date(text).map(Value::Date),
+        1083 => iso::time(text).map(Value::Time),
+        1114 => iso::timestamp(text).map(Value::Timestamp),
+        1184 => iso::timestamp_with_zone(text).map(Value::TimestampTz),
         1186 => interval(text),
         1700 => decimal(text),
         _ => None,
@@ -203,85 +203,13 @@ fn numeric_text(bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// `2026-11-30`; with `BC` or more than four digits of the year as the server prints it.
-fn date(text: &str) -> Option<i32> {
-    match text {
-        "infinity" => return Some(i32::MAX),
-        "-infinity" => return Some(i32::MIN),
-        _ => {}
-    }
-    let (text, before_christ) = match text.strip_suffix(" BC") {
-        Some(text) => (text, true),
-        None => (text, false),
-    };
-    let mut parts = text.splitn(3, '-');
-    let year: i64 = parts.next()?.parse().ok()?;
-    let month: u32 = parts.next()?.parse().ok()?;
-    let day: u32 = parts.next()?.parse().ok()?;
-    let year = if before_christ { 1 - year } else { year };
-    i32::try_from(civil::days(year, month, day)).ok()
-}
-
-/// `12:30:00.25`; hours may exceed 23 in intervals.
-fn time(text: &str) -> Option<i64> {
-    let mut parts = text.splitn(3, ':');
-    let hours: i64 = parts.next()?.parse().ok()?;
-    let minutes: i64 = parts.next()?.parse().ok()?;
-    let last = parts.next()?;
-    let (seconds, fraction) = last.split_once('.').unwrap_or((last, ""));
-    let seconds: i64 = seconds.parse().ok()?;
-    let micros: i64 = format!("{fraction:0<6}").get(..6)?.parse().ok()?;
-    Some(((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + micros)
-}
-
-fn timestamp(text: &str) -> Option<i64> {
-    match text {
-        "infinity" => return Some(i64::MAX),
-        "-infinity" => return Some(i64::MIN),
-        _ => {}
-    }
-    let (text, suffix) = match text.strip_suffix(" BC") {
-        Some(text) => (text, " BC"),
-        None => (text, ""),
-    };
-    let (day, clock) = text.split_once(' ')?;
-    let day = date(&format!("{day}{suffix}"))?;
-    i64::from(day)
-        .checked_mul(civil::DAY_MICROS)?
-        .checked_add(time(clock)?)
-}
-
-/// `2026-11-30 12:30:00+00`, `...+05:30`, `...-00:25:21`.
-fn timestamp_with_zone(text: &str) -> Option<i64> {
-    if text.ends_with("infinity") {
-        return timestamp(text);
-    }
-    let (text, suffix) = match text.strip_suffix(" BC") {
-        Some(text) => (text, " BC"),
-        None => (text, ""),
-    };
-    let sign_at = text.rfind(['+', '-'])?;
-    let (local, zone) = text.split_at(sign_at);
-    let mut parts = zone[1..].splitn(3, ':');
-    let mut offset = 0;
-    for unit in [3_600, 60, 1] {
-        offset += unit * parts.next().map_or(Ok(0), str::parse::<i64>).ok()?;
-    }
-    let sign = if zone.starts_with('-') { -1 } else { 1 };
-    timestamp(&format!("{local}{suffix}"))?.checked_sub(sign * offset * 1_000_000)
-}
-
 /// `1 year 2 mons -3 days +04:05:06.7` (`IntervalStyle = postgres`).
 fn interval(text: &str) -> Option<Value> {
     let (mut months, mut days, mut micros) = (0i32, 0i32, 0i64);
     let mut words = text.split(' ');
     while let Some(word) = words.next() {
         if word.contains(':') {
-            let unsigned = word.trim_start_matches(['+', '-']);
-            micros = time(unsigned)?;
-            if word.starts_with('-') {
-                micros = -micros;
-            }
+            micros = iso::signed_time(word)?;
             continue;
         }
         let count: i32 = word.parse().ok()?;

@@ -7,10 +7,23 @@ use rowlock_model::{Batch, DbError, Notice, Reply, Row, TransactionStatus, Value
 
 use super::decode::{self, Format};
 use super::types::TypeNames;
+use crate::tap::Framing;
+
+impl Message {
+    /// Whether the server has answered and waits for the next request.
+    pub(super) fn is_ready(&self) -> bool {
+        self.kind == READY_FOR_QUERY
+    }
+
+    /// Whether the server refused.
+    pub(super) fn is_error(&self) -> bool {
+        self.kind == ERROR
+    }
+}
 
 /// One message of the server: its type byte and its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Message {
+pub(crate) struct Message {
     pub(super) kind: u8,
     pub(super) body: Vec<u8>,
 }
@@ -30,14 +43,14 @@ pub(super) struct Splitter {
     pending: VecDeque<u8>,
 }
 
-impl Splitter {
-    /// Adds bytes as they came from the server.
-    pub(super) fn push(&mut self, bytes: &[u8]) {
+impl Framing for Splitter {
+    type Message = Message;
+
+    fn push(&mut self, bytes: &[u8]) {
         self.pending.extend(bytes);
     }
 
-    /// The next complete message.
-    pub(super) fn next(&mut self) -> Option<Message> {
+    fn next(&mut self) -> Option<Message> {
         if self.pending.len() < 5 {
             return None;
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use rowlock_model::Dialect;
 
 use super::user::User;
-use super::{Installed, ServerError, Supervised, cache_directory, copy_tree, run_tool};
+use super::{Installed, ServerError, Supervised, from_template, run_tool, template_name};
 use crate::directory::PrivateDirectory;
 use crate::postgres::PostgresTarget;
 
@@ -77,7 +76,10 @@ impl PostgresServer {
         user.own(directory.path())
             .map_err(ServerError::system("give a directory away"))?;
         let data = directory.path().join("data");
-        create_cluster(binaries, &data, &directory, &user)?;
+        let name = template_name("postgres", &(binaries, version(binaries), SUPERUSER));
+        from_template(&name, &data, &user, || {
+            initdb(binaries, &data, &directory, &user)
+        })?;
         let socket_setting = format!("unix_socket_directories={}", directory.path().display());
         let mut arguments = vec![OsStr::new("-D"), data.as_os_str()];
         for setting in SETTINGS.iter().copied().chain([socket_setting.as_str()]) {
@@ -140,20 +142,13 @@ fn not_installed() -> ServerError {
     ))
 }
 
-/// The data directory: a copy of one that was initialised earlier, or a new one.
-fn create_cluster(
+/// Makes a data directory.
+fn initdb(
     binaries: &Path,
     data: &Path,
     directory: &PrivateDirectory,
     user: &User,
 ) -> Result<(), ServerError> {
-    let template = cache_directory().map(|cache| cache.join(template_name(binaries)));
-    if let Some(template) = template.as_ref().filter(|t| t.join("PG_VERSION").exists()) {
-        if copy_tree(template, data, user).is_ok() {
-            return Ok(());
-        }
-        let _ = std::fs::remove_dir_all(data);
-    }
     let mut initdb = Command::new(binaries.join("initdb"));
     initdb
         .arg("-D")
@@ -161,36 +156,7 @@ fn create_cluster(
         .args(["-A", "trust", "-U", SUPERUSER, "-N", "-E", "UTF8"])
         .arg("--locale=C")
         .current_dir(directory.path());
-    run_tool(initdb, user, &directory.path().join("initdb.log"))?;
-    if let Some(template) = template {
-        // Without a cache the next start takes a second longer, nothing else.
-        let _ = keep_template(data, &template);
-    }
-    Ok(())
-}
-
-/// Versions and installations do not share a template.
-fn template_name(binaries: &Path) -> String {
-    let mut hasher = DefaultHasher::new();
-    binaries.hash(&mut hasher);
-    version(binaries).hash(&mut hasher);
-    SUPERUSER.hash(&mut hasher);
-    format!("postgres-{:016x}", hasher.finish())
-}
-
-/// Copies under a name of its own and renames: others never see half a template.
-fn keep_template(data: &Path, template: &Path) -> std::io::Result<()> {
-    let Some(parent) = template.parent() else {
-        return Ok(());
-    };
-    std::fs::create_dir_all(parent)?;
-    let partial = template.with_extension(std::process::id().to_string());
-    let copied = copy_tree(data, &partial, &User::OURSELVES)
-        .and_then(|()| std::fs::rename(&partial, template));
-    if copied.is_err() {
-        let _ = std::fs::remove_dir_all(&partial);
-    }
-    copied
+    run_tool(initdb, user, &directory.path().join("initdb.log"))
 }
 
 /// `15.18`, from `postgres (PostgreSQL) 15.18 (Debian ...)`.

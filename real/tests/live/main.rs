@@ -6,6 +6,7 @@
 mod blocking;
 mod claims;
 mod errors;
+mod mariadb;
 mod seam;
 mod servers;
 mod sqlite;
@@ -15,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use rowlock_model::{Dialect, Host, Reply, Session};
-use rowlock_real::server::{self, PostgresServer};
+use rowlock_real::server::{self, Flavour, PostgresServer};
 use rowlock_real::{DeadlockTimeouts, RealHost, RealSession, RealStage};
 
 /// The result of a test.
@@ -29,9 +30,8 @@ fn main() {
         return servers::hold_server(&end);
     }
     let arguments = Arguments::from_args();
-    let installed = server::installed()
-        .iter()
-        .any(|found| found.dialect == Dialect::Postgres);
+    let found = server::installed();
+    let installed = found.iter().any(|found| found.dialect == Dialect::Postgres);
     let required = std::env::var_os("ROWLOCK_REQUIRE_LIVE").is_some_and(|v| v != "0");
     let on_postgres = [
         values::TESTS,
@@ -48,6 +48,17 @@ fn main() {
     }
     for (name, test) in sqlite::TESTS {
         trials.push(Trial::test(format!("sqlite::{name}"), test));
+    }
+    for flavour in [Flavour::MariaDb, Flavour::MySql] {
+        let (dialect, folder) = match flavour {
+            Flavour::MariaDb => (Dialect::MariaDb, "mariadb"),
+            Flavour::MySql => (Dialect::MySql, "mysql"),
+        };
+        let installed = found.iter().any(|server| server.dialect == dialect);
+        for (name, test) in mariadb::TESTS {
+            let trial = Trial::test(format!("{folder}::{name}"), move || test(flavour));
+            trials.push(trial.with_ignored_flag(!installed));
+        }
     }
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -139,12 +139,6 @@ impl<D: Database> World<D> {
             let error = self.refusal(process, request, broken());
             return self.answer(process, request, line, error);
         }
-        if self.db.is_gone(self.server_id(line)) {
-            let client = Client::Lost;
-            self.set_line(line, Line { client, ..state });
-            let error = self.refusal(process, request, terminated());
-            return self.answer(process, request, line, error);
-        }
         match self.submit(process, line, at) {
             Progress::Done(answer) => self.answer(process, request, line, answer),
             Progress::Waits => {
@@ -203,7 +197,7 @@ impl<D: Database> World<D> {
         line: usize,
         answer: Answer,
     ) -> Result<(), Flaw> {
-        if let Some(error) = error_of(&answer) {
+        if let Some(error) = answer.error() {
             self.contention.found |= matches!(
                 error.class,
                 ErrorClass::Serialization
@@ -388,7 +382,7 @@ impl<D: Database> World<D> {
             Loss::NotArrived => {}
             Loss::ReplyLost => {
                 if let Progress::Done(answer) = self.submit(process, line, at)
-                    && let Some(error) = error_of(&answer)
+                    && let Some(error) = answer.error()
                     && error.class == ErrorClass::Unsupported
                 {
                     return Err(Flaw::Unsupported(
@@ -515,6 +509,7 @@ impl<D: Database> World<D> {
             self.set_line(line, Line { client, ..state });
         }
         let old = self.processes[process];
+        let was_done = old.node != NodeId::NONE && self.node(process).finish == Some(Finish::Done);
         self.set_process(process, Process { node: id, ..old });
         self.begin_sleeps(process);
         let failed = |property: &str, detail: &str| Flaw::Violation {
@@ -525,8 +520,11 @@ impl<D: Database> World<D> {
             None => Ok(None),
             Some(Finish::Again(local)) => Ok(Some(*local)),
             Some(Finish::Done) => {
-                self.happened.finished = true;
-                self.end_process(process, Phase::Done);
+                self.happened.finished = !was_done;
+                // What the process sent without waiting for the answer still arrives.
+                if self.node(process).pending.is_empty() {
+                    self.end_process(process, Phase::Done);
+                }
                 Ok(None)
             }
             Some(Finish::Failed(error)) => Err(failed("failed", error)),
@@ -698,13 +696,5 @@ impl<D: Database> World<D> {
             }
         }
         Ok(())
-    }
-}
-
-fn error_of(answer: &Answer) -> Option<&rowlock_model::DbError> {
-    match answer {
-        Answer::Exec(Err(error)) | Answer::Batch(Err(error)) => Some(error),
-        Answer::Batch(Ok(batch)) => batch.error.as_ref(),
-        Answer::Exec(Ok(_)) => None,
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 
 use rowlock_model::schedule::{Choice, ProcessId, SessionId};
-use rowlock_model::{DbError, Row, Value};
+use rowlock_model::{DbError, ErrorClass, Row, Value};
 
 use crate::database::{Answer, StatementId};
 
@@ -200,8 +200,15 @@ impl Monitor for NoDeadlock {
     fn start(&self) {}
 
     fn see(&self, (): &mut (), seen: &Seen<'_>, _: &mut Inspect<'_>) -> Remark {
-        match seen.choice {
-            Choice::Deadlock(_) => Remark::Violated(format!(
+        let What::Statement {
+            answer: Some(answer),
+            ..
+        } = seen.what
+        else {
+            return Remark::Fine;
+        };
+        match answer.error() {
+            Some(error) if error.class == ErrorClass::Deadlock => Remark::Violated(format!(
                 "a statement of {} is ended to break a deadlock",
                 seen.name
             )),

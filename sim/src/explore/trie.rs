@@ -271,7 +271,8 @@ impl Trie {
             places: rest.places.clone(),
             notes: rest.notes.clone(),
             finish: rest.finish.clone(),
-            live: rest.finish.is_none().then_some(live),
+            // Statements may still be on their way when a process is done.
+            live: (rest.finish.is_none() || !rest.pending.is_empty()).then_some(live),
             edges: Edges::default(),
             rest,
             origin,

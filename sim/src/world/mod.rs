@@ -333,8 +333,16 @@ impl<O: Object> World<O> {
             place.digest = digest;
             place.dirty = false;
         }
-        debug_assert_eq!(self.sum, self.fingerprint_from_scratch());
+        debug_assert!(self.stale().is_none(), "stale digest: {:?}", self.stale());
         self.sum
+    }
+
+    /// An object that carries another digest than it should: somebody forgot to touch it.
+    fn stale(&self) -> Option<&O> {
+        let places = self.places.iter().filter(|place| !place.dirty);
+        let mut objects = places.filter_map(|place| Some((place.object.as_deref()?, place.digest)));
+        let stale = objects.find(|(object, kept)| object.digest(self).unwrap_or(0) != *kept);
+        stale.map(|(object, _)| object)
     }
 
     /// The same fingerprint, computed without any digest that is kept. For tests.

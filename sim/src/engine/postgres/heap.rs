@@ -277,6 +277,10 @@ impl Store {
         let version = self.version(id);
         let (rel, position) = (version.table, version.position);
         let (prev, next, death) = (version.prev, version.next, version.death);
+        // Others may hold locks on a version whose maker rolls back, or replaced it itself.
+        for holder in version.holders.clone() {
+            self.forget_touched(holder.owner.session, id);
+        }
         if let Some(next) = next {
             self.version_mut(next).prev = prev;
         }

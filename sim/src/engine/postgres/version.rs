@@ -96,7 +96,9 @@ pub struct Version {
     pub birth: Birth,
     /// The transaction id that made it.
     pub xmin: Xid,
-    /// Transactions in progress that hold it, by transaction id; at most one update or delete.
+    /// Transactions in progress that hold it, in the order in which they took hold, which is also
+    /// that in which one waits for them (the server's is that of transaction ids); at most one update
+    /// or delete.
     pub holders: Vec<Holder>,
     /// Its committed end, if it has one that some snapshot does not see yet, or that somebody's lock
     /// keeps.
@@ -114,26 +116,42 @@ impl Version {
         self.holders.iter().find(ends)
     }
 
-    /// Adds a holder. A lock of the same transaction level gives way to a stronger one and absorbs a
-    /// weaker one.
-    pub(super) fn add_holder(&mut self, holder: Holder) {
-        if let Hold::Lock(strength) = holder.hold {
-            let same = |h: &&mut Holder| h.owner == holder.owner;
-            if let Some(mine) = self.holders.iter_mut().find(same) {
-                if let Hold::Lock(held) = mine.hold {
-                    mine.hold = Hold::Lock(held.max(strength));
-                    return;
-                }
-                if mine.hold.strength() >= strength {
-                    return;
-                }
-            }
-        } else {
-            // An update takes the place of the locks that the same level had.
-            self.holders.retain(|h| h.owner != holder.owner);
+    /// Adds a holder. Each transaction level is there once: a lock gives way to a stronger one, and
+    /// to an update or delete.
+    pub(super) fn add_holder(&mut self, mut holder: Holder) {
+        let same = |h: &&mut Holder| h.owner == holder.owner;
+        let Some(mine) = self.holders.iter_mut().find(same) else {
+            self.holders.push(holder);
+            return;
+        };
+        let is_stronger = holder.hold.strength() > mine.hold.strength();
+        let was_lock = mine.hold.command().is_none();
+        if let Hold::Update(strength, _) = &mut holder.hold {
+            // Who holds FOR UPDATE and changes no key has changed a key, for all others.
+            *strength = (*strength).max(mine.hold.strength());
         }
-        let at = self.holders.partition_point(|h| h.xid <= holder.xid);
-        self.holders.insert(at, holder);
+        if holder.hold.command().is_some() || (is_stronger && was_lock) {
+            *mine = holder;
+        }
+    }
+
+    /// Gives what one level of a transaction holds to its parent.
+    pub(super) fn hand_up(&mut self, from: Owner, to: Owner) {
+        if let Birth::Running { owner, .. } = &mut self.birth
+            && *owner == from
+        {
+            *owner = to;
+        }
+        let Some(at) = self.holders.iter().position(|h| h.owner == from) else {
+            return;
+        };
+        if self.holders.iter().any(|h| h.owner == to) {
+            let mut handed = self.holders.remove(at);
+            handed.owner = to;
+            self.add_holder(handed);
+        } else {
+            self.holders[at].owner = to;
+        }
     }
 
     /// Whether nothing about it is in motion: committed, seen by all, held by nobody.

@@ -393,9 +393,7 @@ impl Store {
             assert_eq!(entry, Entry::Done, "the journal differs at a retraction");
             return;
         }
-        for level in &mut self.xact_mut(run.session).levels {
-            level.touched.retain(|touched| *touched != version);
-        }
+        self.forget_touched(run.session, version);
         self.remove_version(version);
         run.record(Entry::Done);
     }

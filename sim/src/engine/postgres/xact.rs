@@ -228,6 +228,13 @@ impl Store {
         }
     }
 
+    /// A version that a session touched is gone.
+    pub(super) fn forget_touched(&mut self, session: SessionId, version: VersionId) {
+        for level in &mut self.xact_mut(session).levels {
+            level.touched.retain(|touched| *touched != version);
+        }
+    }
+
     /// Commits: what it wrote becomes visible to snapshots taken from now on, its locks go, waiters
     /// that can go on are granted.
     ///
@@ -307,12 +314,10 @@ impl Store {
     pub fn release_level(&mut self, session: SessionId) {
         let depth = self.xact(session).depth();
         assert!(depth > 0, "{session:?} has no savepoint");
-        let from = Owner {
-            session,
-            level: depth,
-        };
+        let level = |level| Owner { session, level };
         for version in self.held_versions(session, depth) {
-            self.hand_up(version, from);
+            self.version_mut(version)
+                .hand_up(level(depth), level(depth - 1));
         }
         let xact = self.xact_mut(session);
         let Some(child) = xact.levels.pop() else {
@@ -466,32 +471,6 @@ impl Store {
         }
         version.holders.retain(|holder| !is_mine(holder));
         (made, ended)
-    }
-
-    /// Gives what one level holds on a version to its parent.
-    fn hand_up(&mut self, id: VersionId, from: Owner) {
-        let to = Owner {
-            session: from.session,
-            level: from.level - 1,
-        };
-        let version = self.version_mut(id);
-        if let Birth::Running { owner, .. } = &mut version.birth
-            && *owner == from
-        {
-            *owner = to;
-        }
-        let mut handed = Vec::new();
-        version.holders.retain(|holder| {
-            let keep = holder.owner != from;
-            if !keep {
-                handed.push(*holder);
-            }
-            keep
-        });
-        for mut holder in handed {
-            holder.owner = to;
-            version.add_holder(holder);
-        }
     }
 
     /// After snapshots were let go: commits that every kept snapshot sees now are settled; versions
@@ -652,11 +631,14 @@ impl Store {
             let Some(wait) = self.xact(session).wait else {
                 continue;
             };
-            let keys = [
-                Key::Xact(session),
-                Key::Session(session),
-                Key::Lock(wait.tag),
-            ];
+            // Row queues are held only by those who wait for the row's holders.
+            let levels = self.xact(session).levels.iter();
+            let queues = levels
+                .flat_map(|level| &level.locks)
+                .filter_map(|(tag, _)| matches!(tag, Tag::Tuple(..)).then_some(Key::Lock(*tag)));
+            let mut keys: Vec<Key> = queues.collect();
+            keys.extend([Key::Xact(session), Key::Session(session)]);
+            keys.push(Key::Lock(wait.tag));
             for key in keys {
                 if let Some(slot) = self.world.find(key) {
                     self.world.touch(slot);

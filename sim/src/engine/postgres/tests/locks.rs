@@ -204,6 +204,7 @@ fn advisory_locks_by_session_and_by_transaction() {
     assert_eq!(waits, Err(Stop::Wait));
     bench.store.rollback_level(A);
     assert!(bench.store.is_granted(B), "ROLLBACK TO releases it");
+    bench.store.cancel_wait(B);
     bench.store.rollback(B);
 
     // At session level: as many unlocks as locks, whatever the transaction does.

@@ -134,6 +134,9 @@ impl Bench {
             if check == Err(Stop::Wait) {
                 return Err(Stop::Wait);
             }
+            if check != Ok(UniqueCheck::Unique) {
+                return Err(rowlock_model::DbError::postgres("23505", "duplicate").into());
+            }
         }
         if outcome != Err(Stop::Wait) {
             self.end(statement);

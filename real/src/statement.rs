@@ -1,64 +1,45 @@
-//! What SQLite does not tell: where statements end, what they are, and whether a transaction is
-//! open. Only words outside of quotes and comments count.
+//! What SQLite and MySQL do not tell: what a statement is, and, for SQLite, where statements end
+//! and whether a transaction is open. Only words outside of quotes and comments count.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use rowlock_model::TransactionStatus;
+use rowlock_model::{Dialect, TransactionStatus};
+use rowlock_scenarios::sqltext;
 
-/// The words and semicolons of a text.
-fn tokens(sql: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
+/// The words, semicolons and parentheses of a text.
+fn tokens(sql: &str, dialect: Dialect) -> impl Iterator<Item = (Range<usize>, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
         while at < sql.len() {
             let rest = &sql[at..];
             let first = rest.chars().next()?;
-            let length = if rest.starts_with("--") {
-                rest.find('\n').map_or(rest.len(), |end| end + 1)
-            } else if let Some(comment) = rest.strip_prefix("/*") {
-                comment.find("*/").map_or(rest.len(), |end| end + 4)
-            } else if matches!(first, '\'' | '"' | '`') {
-                quoted(rest, first)
-            } else if first == '[' {
-                rest.find(']').map_or(rest.len(), |end| end + 1)
+            let length = if let Some(end) = sqltext::opaque_end(sql, at, dialect) {
+                end - at
             } else if first.is_alphanumeric() || first == '_' {
-                let end = rest
-                    .find(|c: char| !c.is_alphanumeric() && c != '_' && c != '$')
-                    .unwrap_or(rest.len());
-                at += end;
-                return Some((at - end..at, &rest[..end]));
-            } else if matches!(first, ';' | '(' | ')') {
-                at += 1;
-                return Some((at - 1..at, &rest[..1]));
+                rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '$')
+                    .unwrap_or(rest.len())
             } else {
                 first.len_utf8()
             };
+            let range = at..at + length;
             at += length;
+            let is_word = first.is_alphanumeric() || first == '_';
+            if is_word || matches!(first, ';' | '(' | ')') {
+                return Some((range.clone(), &sql[range]));
+            }
         }
         None
     })
 }
 
-/// The length of a quoted text; a doubled quote stays inside.
-fn quoted(text: &str, quote: char) -> usize {
-    let mut from = 1;
-    while let Some(end) = text[from..].find(quote) {
-        let after = from + end + 1;
-        if !text[after..].starts_with(quote) {
-            return after;
-        }
-        from = after + 1;
-    }
-    text.len()
-}
-
-/// The statements of a script, without those that are empty. The body of a trigger ends at `END`.
-pub(super) fn split(sql: &str) -> Vec<&str> {
+/// The statements of a script for SQLite, without those that are empty. The body of a trigger ends at `END`.
+pub(crate) fn split(sql: &str) -> Vec<&str> {
     let mut statements = Vec::new();
     let mut start = 0;
     let mut words: Vec<String> = Vec::new();
     let mut depth = 0usize;
-    for (range, token) in tokens(sql) {
+    for (range, token) in tokens(sql, Dialect::Sqlite) {
         if token != ";" {
             let word = token.to_ascii_uppercase();
             let is_trigger = words.first().is_some_and(|w| w == "CREATE")
@@ -86,16 +67,16 @@ pub(super) fn split(sql: &str) -> Vec<&str> {
 }
 
 /// The first words of a statement in capitals.
-fn words(sql: &str, n: usize) -> Vec<String> {
-    tokens(sql)
+fn words(sql: &str, dialect: Dialect, n: usize) -> Vec<String> {
+    tokens(sql, dialect)
         .take(n)
         .map(|(_, token)| token.to_ascii_uppercase())
         .collect()
 }
 
 /// The command tag that other servers would send.
-pub(super) fn tag_of(sql: &str) -> Arc<str> {
-    let first = words(sql, 4);
+pub(crate) fn tag_of(sql: &str, dialect: Dialect) -> Arc<str> {
+    let first = words(sql, dialect, 4);
     let Some(verb) = first.first() else {
         return "".into();
     };
@@ -110,16 +91,16 @@ pub(super) fn tag_of(sql: &str) -> Arc<str> {
                 None => verb.as_str().into(),
             }
         }
-        "WITH" => verb_after_with(sql).into(),
+        "WITH" => verb_after_with(sql, dialect).into(),
         "VALUES" => "SELECT".into(),
         verb => verb.into(),
     }
 }
 
 /// What follows the common table expressions: the first verb outside of parentheses.
-fn verb_after_with(sql: &str) -> &'static str {
+fn verb_after_with(sql: &str, dialect: Dialect) -> &'static str {
     let mut depth = 0i32;
-    for (_, token) in tokens(sql) {
+    for (_, token) in tokens(sql, dialect) {
         match token {
             "(" => depth += 1,
             ")" => depth -= 1,
@@ -138,7 +119,7 @@ fn verb_after_with(sql: &str) -> &'static str {
 
 /// Whether a transaction is open, followed from the statements that succeeded.
 #[derive(Debug, Default)]
-pub(super) struct Transaction {
+pub(crate) struct Transaction {
     begun: bool,
     /// Open savepoints; the outermost opens a transaction if there is none.
     savepoints: Vec<String>,
@@ -146,7 +127,7 @@ pub(super) struct Transaction {
 
 impl Transaction {
     /// The present status; SQLite has no failed transactions.
-    pub(super) fn status(&self) -> TransactionStatus {
+    pub(crate) fn status(&self) -> TransactionStatus {
         match self.begun || !self.savepoints.is_empty() {
             true => TransactionStatus::InTransaction,
             false => TransactionStatus::Idle,
@@ -154,8 +135,8 @@ impl Transaction {
     }
 
     /// Takes note of a statement. `rolled_back`: SQLite rolled everything back meanwhile.
-    pub(super) fn after(&mut self, sql: &str, succeeded: bool, rolled_back: bool) {
-        let words = words(sql, 4);
+    pub(crate) fn after(&mut self, sql: &str, succeeded: bool, rolled_back: bool) {
+        let words = words(sql, Dialect::Sqlite, 4);
         let word = |i: usize| words.get(i).map_or("", String::as_str);
         if !succeeded {
             if rolled_back {
@@ -209,11 +190,14 @@ mod tests {
     #[test]
     fn tags_name_the_verb() {
         assert_eq!(
-            &*tag_of("-- x\n create unique index i on t(a)"),
+            &*tag_of("-- x\n create unique index i on t(a)", Dialect::Sqlite),
             "CREATE INDEX"
         );
-        assert_eq!(&*tag_of("WITH a AS (SELECT 1) DELETE FROM t"), "DELETE");
-        assert_eq!(&*tag_of("END"), "COMMIT");
+        assert_eq!(
+            &*tag_of("WITH a AS (SELECT 1) DELETE FROM t", Dialect::Sqlite),
+            "DELETE"
+        );
+        assert_eq!(&*tag_of("END", Dialect::Sqlite), "COMMIT");
     }
 
     #[test]

@@ -1,0 +1,284 @@
+//! Throwaway MySQL and MariaDB.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rowlock_model::Dialect;
+
+use super::user::User;
+use super::{Installed, ServerError, Supervised, from_template, run_tool, template_name};
+use crate::directory::PrivateDirectory;
+use crate::mysql::MySqlTarget;
+
+/// How long the server may take to come up.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where packages put servers, besides the PATH.
+const DIRECTORIES: &[&str] = &[
+    "/usr/sbin",
+    "/usr/libexec",
+    "/usr/local/sbin",
+    "/usr/local/mysql/bin",
+    "/opt/homebrew/bin",
+];
+
+/// Which of the two relatives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// Oracle's.
+    MySql,
+    /// MariaDB.
+    MariaDb,
+}
+
+impl Flavour {
+    fn dialect(self) -> Dialect {
+        match self {
+            Flavour::MySql => Dialect::MySql,
+            Flavour::MariaDb => Dialect::MariaDb,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Flavour::MySql => "MySQL",
+            Flavour::MariaDb => "MariaDB",
+        }
+    }
+
+    /// The program; MariaDB also answers to the old name.
+    fn programs(self) -> &'static [&'static str] {
+        match self {
+            Flavour::MySql => &["mysqld"],
+            Flavour::MariaDb => &["mariadbd", "mysqld"],
+        }
+    }
+
+    /// Names the directory with the program, before every other place.
+    fn directory_variable(self) -> &'static str {
+        match self {
+            Flavour::MySql => "ROWLOCK_MYSQL_BIN",
+            Flavour::MariaDb => "ROWLOCK_MARIADB_BIN",
+        }
+    }
+
+    fn not_installed(self) -> ServerError {
+        let package = match self {
+            Flavour::MySql => "mysql-server-core",
+            Flavour::MariaDb => "mariadb-server-core",
+        };
+        ServerError::NotInstalled(format!(
+            "{} is not installed: no `{}` on the PATH, in /usr/sbin, or in ${}; on Debian: \
+             apt-get install {package}",
+            self.name(),
+            self.programs()[0],
+            self.directory_variable()
+        ))
+    }
+}
+
+/// A running MySQL or MariaDB that nobody else uses. It is stopped and removed when dropped.
+#[derive(Debug)]
+pub struct MySqlServer {
+    process: Supervised,
+    databases: AtomicU32,
+}
+
+impl MySqlServer {
+    /// Starts the preferred installed version.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start.
+    pub fn start(flavour: Flavour) -> Result<MySqlServer, ServerError> {
+        let found = programs(flavour).into_iter().next();
+        let (program, version) = found.ok_or_else(|| flavour.not_installed())?;
+        let directory = PrivateDirectory::create("my")
+            .map_err(ServerError::system("create a temporary directory"))?;
+        let user = User::for_server(directory.path(), &["mysql"])
+            .map_err(ServerError::system("find an unprivileged user"))?;
+        user.own(directory.path())
+            .map_err(ServerError::system("give a directory away"))?;
+        let data = directory.path().join("data");
+        let name = template_name(flavour.dialect().name(), &(&program, version));
+        from_template(&name, &data, &user, || {
+            initialise(flavour, &program, &data, &directory, &user)
+        })?;
+        let option = |name: &str, value: &Path| {
+            let mut option = OsString::from(format!("--{name}="));
+            option.push(value);
+            option
+        };
+        let mut arguments: Vec<OsString> = vec!["--no-defaults".into()];
+        arguments.extend([
+            option("datadir", &data),
+            option("socket", &directory.path().join("s")),
+            option("pid-file", &directory.path().join("pid")),
+            option("tmpdir", directory.path()),
+            option("secure-file-priv", Path::new("")),
+        ]);
+        for fixed in [
+            "--skip-networking",
+            "--skip-log-bin",
+            "--skip-name-resolve",
+            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-buffer-pool-size=64M",
+            "--default-time-zone=+00:00",
+        ] {
+            arguments.push(fixed.into());
+        }
+        if flavour == Flavour::MySql {
+            arguments.push("--mysqlx=OFF".into());
+        }
+        let arguments: Vec<_> = arguments.iter().map(OsString::as_os_str).collect();
+        // KILL: an orderly end takes seconds, and the data is not needed any more.
+        let process = Supervised::start(&program, &arguments, "KILL", &user, directory)?;
+        let server = MySqlServer {
+            process,
+            databases: AtomicU32::new(0),
+        };
+        server.wait_until_ready(flavour)?;
+        Ok(server)
+    }
+
+    fn wait_until_ready(&self, flavour: Flavour) -> Result<(), ServerError> {
+        let started = Instant::now();
+        while UnixStream::connect(self.socket()).is_err() {
+            let log = self.process.log_tail();
+            if log.contains("[ERROR]") || started.elapsed() > START_TIMEOUT {
+                return Err(ServerError::Failed {
+                    program: flavour.programs()[0].to_owned(),
+                    log,
+                });
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.process.directory.path().join("s")
+    }
+
+    /// This server, as superuser, in no database.
+    pub fn target(&self) -> MySqlTarget {
+        MySqlTarget::on_socket(self.socket(), "root")
+    }
+
+    /// A name for a database that no other stage on this server uses: `rowlock`, `rowlock_2`, ...
+    pub(crate) fn fresh_database_name(&self) -> String {
+        match self.databases.fetch_add(1, Ordering::Relaxed) {
+            0 => "rowlock".to_owned(),
+            n => format!("rowlock_{}", n + 1),
+        }
+    }
+
+    /// The directory of the server, with its socket and its log. It goes with the server.
+    pub fn directory(&self) -> &Path {
+        self.process.directory.path()
+    }
+}
+
+/// Makes a data directory whose superuser is `root` without a password; nobody else reaches it.
+fn initialise(
+    flavour: Flavour,
+    program: &Path,
+    data: &Path,
+    directory: &PrivateDirectory,
+    user: &User,
+) -> Result<(), ServerError> {
+    let mut command = match flavour {
+        Flavour::MySql => {
+            let mut command = Command::new(program);
+            command.args(["--no-defaults", "--initialize-insecure"]);
+            command
+        }
+        Flavour::MariaDb => {
+            let mut command = Command::new(install_script(program));
+            command.args([
+                "--no-defaults",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ]);
+            command
+        }
+    };
+    command
+        .arg(format!("--datadir={}", data.display()))
+        .current_dir(directory.path());
+    run_tool(command, user, &directory.path().join("init.log"))
+}
+
+/// The script that comes with MariaDB: beside the server, or on the PATH.
+fn install_script(program: &Path) -> PathBuf {
+    let directory = program.parent().unwrap_or(Path::new(""));
+    ["", "../bin", "../scripts"]
+        .iter()
+        .map(|relative| directory.join(relative).join("mariadb-install-db"))
+        .find(|script| script.is_file())
+        .unwrap_or_else(|| PathBuf::from("mariadb-install-db"))
+}
+
+/// The programs found, each with its version.
+fn programs(flavour: Flavour) -> Vec<(PathBuf, String)> {
+    let mut directories: Vec<PathBuf> = Vec::new();
+    directories.extend(std::env::var_os(flavour.directory_variable()).map(PathBuf::from));
+    if let Some(path) = std::env::var_os("PATH") {
+        directories.extend(std::env::split_paths(&path));
+    }
+    directories.extend(DIRECTORIES.iter().map(PathBuf::from));
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for directory in directories {
+        for name in flavour.programs() {
+            let program = directory.join(name);
+            if !program.is_file() {
+                continue;
+            }
+            let real = program.canonicalize().unwrap_or_else(|_| program.clone());
+            if !seen.insert(real) {
+                continue;
+            }
+            if let Some(version) = version(&program, flavour) {
+                found.push((program, version));
+            }
+        }
+    }
+    found
+}
+
+/// `10.11.14`, from `mariadbd  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu on x86_64 (...)`;
+/// nothing if the program is of the other flavour.
+fn version(program: &Path, flavour: Flavour) -> Option<String> {
+    let output = Command::new(program)
+        .args(["--no-defaults", "--version"])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    if text.contains("MariaDB") != (flavour == Flavour::MariaDb) {
+        return None;
+    }
+    let mut words = text.split_whitespace().skip_while(|word| *word != "Ver");
+    let number = words.nth(1)?.split('-').next()?;
+    Some(number.to_owned())
+}
+
+/// Every MySQL and MariaDB found.
+pub(super) fn installed() -> Vec<Installed> {
+    [Flavour::MySql, Flavour::MariaDb]
+        .into_iter()
+        .flat_map(|flavour| {
+            programs(flavour)
+                .into_iter()
+                .map(move |(program, version)| Installed {
+                    dialect: flavour.dialect(),
+                    version: format!("{} {version}", flavour.name()),
+                    directory: program.parent().map(Path::to_owned),
+                })
+        })
+        .collect()
+}
