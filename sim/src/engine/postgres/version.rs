@@ -88,6 +88,9 @@ pub struct Version {
     pub table: RelId,
     /// Its place: versions of a table lie in ascending order. Not canonical; ranks are.
     pub position: u64,
+    /// The place of the first version of its chain of updates that changed no indexed column (a HOT
+    /// chain): what an index finds of the row is found in this place.
+    pub root: u64,
     /// The stored columns.
     pub row: Row,
     /// The digest of `row`.

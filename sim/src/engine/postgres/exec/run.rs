@@ -48,18 +48,26 @@ impl Exec<'_> {
         Ok(done)
     }
 
-    /// READ COMMITTED: the statement's own snapshot.
+    /// The statement's snapshot: in READ COMMITTED its own, taken now. In REPEATABLE READ it is the
+    /// transaction's; but nested statements advance the command number, so it is recorded too.
     fn take_snapshot(&mut self) -> Result<(), Stop> {
-        if self.keeps_snapshot() {
-            return Ok(());
-        }
-        let store = &mut *self.store;
-        let session = self.session;
-        let entry = self
-            .run
-            .once(|| Ok(Entry::Snapshot(store.take_snapshot(session))))?;
+        let keeps = self.keeps_snapshot();
+        let Exec {
+            store,
+            run,
+            session,
+            snapshot,
+            ..
+        } = self;
+        let entry = run.once(|| {
+            Ok(Entry::Snapshot(if keeps {
+                *snapshot
+            } else {
+                store.take_snapshot(*session)
+            }))
+        })?;
         match entry {
-            Entry::Snapshot(snapshot) => self.snapshot = snapshot,
+            Entry::Snapshot(recorded) => *snapshot = recorded,
             other => panic!("the journal has {other:?} where the statement begins"),
         }
         Ok(())
