@@ -268,6 +268,7 @@ impl Store {
         let counters = self.world.counters_mut();
         counters.position += 1;
         let position = counters.position;
+        self.number_handed_out();
         if self.world.footprint.is_on() {
             self.world.footprint.write(name::tail(rel));
             self.world.footprint.write(name::row_lock(rel, position));
@@ -311,6 +312,7 @@ impl Store {
                 prev.absorb(death.strength);
             }
         }
+        self.forget_awaited(id);
         let rank = self.heap(rel).rank(&self.world, position);
         let heap = self.heap_mut(rel);
         let removed = heap.items.remove(rank);

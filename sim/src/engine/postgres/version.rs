@@ -165,6 +165,12 @@ impl Version {
     /// Adds its canonical content to the digest of its heap.
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         digest.wide(self.row_digest);
+        if world.is_exact() {
+            (self.xmin, self.position).hash(digest);
+            for holder in &self.holders {
+                holder.xid.hash(digest);
+            }
+        }
         if self.is_at_rest() {
             return;
         }
