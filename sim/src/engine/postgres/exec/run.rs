@@ -30,6 +30,11 @@ impl Exec<'_> {
         for (table, mode) in &plan.locks {
             self.lock_relation(table.id, lock_mode(*mode))?;
         }
+        if let PlanKind::Ddl(ddl) = &plan.kind {
+            for (table, mode) in super::ddl::locks(ddl, &self.schema) {
+                self.lock_relation(table, mode)?;
+            }
+        }
         self.take_snapshot()?;
         let around = Around {
             params,

@@ -114,7 +114,10 @@ impl Exec<'_> {
             None => self.store.index_lookup(index.id, &prefix, false),
         };
         if !(index.unique && is_whole(index.keys.len(), keys)) && found.len() > 1 {
-            found.sort_unstable_by_key(|v| self.store.version(*v).root);
+            found.sort_unstable_by_key(|v| {
+                let version = self.store.version(*v);
+                (version.root, version.position)
+            });
             found.dedup();
         }
         Ok(found)
