@@ -61,7 +61,7 @@ impl Exec<'_> {
     }
 
     /// The versions that an index gives for the conditions; more than these may be given, never
-    /// fewer. Unless at most one row can match they come in physical order: the server builds a
+    /// fewer. Unless at most one row can match they come in the physical order of their chains: the server builds a
     /// bitmap of them first.
     fn index_rows(
         &mut self,
@@ -114,7 +114,10 @@ impl Exec<'_> {
             None => self.store.index_lookup(index.id, &prefix, false),
         };
         if !(index.unique && is_whole(index.keys.len(), keys)) && found.len() > 1 {
-            found.sort_unstable_by_key(|v| self.store.version(*v).position);
+            found.sort_unstable_by_key(|v| {
+                let version = self.store.version(*v);
+                (version.root, version.position)
+            });
             found.dedup();
         }
         Ok(found)
