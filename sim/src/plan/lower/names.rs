@@ -65,6 +65,8 @@ pub(super) struct Level {
     pub(super) place: Place,
     /// Inside the arguments of an aggregate of this level.
     pub(super) in_aggregate: bool,
+    /// Entries that stand for common table expressions put in place of a reference.
+    pub(super) inlined: Vec<usize>,
     /// Columns that were named outside of aggregates: entry, column, byte.
     pub(super) mentions: Vec<(u32, u32, usize)>,
 }
@@ -79,6 +81,7 @@ impl Level {
             windows: Vec::new(),
             place,
             in_aggregate: false,
+            inlined: Vec::new(),
             mentions: Vec::new(),
         }
     }

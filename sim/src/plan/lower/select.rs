@@ -413,7 +413,7 @@ impl Lowering<'_> {
                     return error(
                         "42P10",
                         "SELECT DISTINCT ON expressions must match initial ORDER BY expressions",
-                        self.begin,
+                        list.first().map_or(self.begin, |e| place(e, self.begin)),
                     );
                 }
                 Ok(Distinct::On(on))
