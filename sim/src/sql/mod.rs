@@ -16,6 +16,7 @@ use sqlparser::dialect::{MySqlDialect, PostgreSqlDialect, SQLiteDialect};
 use sqlparser::parser::{Parser, ParserError, ParserOptions};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+pub mod arbiter;
 pub mod control;
 pub mod locks;
 mod postgres;
@@ -113,6 +114,7 @@ fn parse_one(
     }
     let mut folded = locks::fold(text, part)?;
     if dialect == Dialect::Postgres {
+        arbiter::fold(&mut folded);
         postgres::refuse_foreign(text, &mut folded, next)?;
     }
     parse_data(text, folded, next, dialect)
