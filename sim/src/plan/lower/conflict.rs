@@ -141,7 +141,9 @@ impl Lowering<'_> {
                 .map_or(at, |c| crate::sql::tokens::start_of(c.span));
             let list = self.parenthesis_before(list);
             let expr = match arbiter::read_back(name, self.text) {
-                Some(tree) => self.at_place(Place::Clause("ON CONFLICT"), |this| this.expr(&tree))?,
+                Some(tree) => {
+                    self.at_place(Place::Clause("ON CONFLICT"), |this| this.expr(&tree))?
+                }
                 None => self.column(name).map_err(|e| e.at(list))?,
             };
             wanted.push(expr.expr);

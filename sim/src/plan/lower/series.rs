@@ -11,7 +11,8 @@ use sqlparser::ast::{self, Expr, SelectItem, Visit, Visitor};
 
 /// The same query with the function in `FROM`, if it has one and may be written so.
 pub(super) fn moved_into_from(select: &ast::Select) -> Option<ast::Select> {
-    let plain = matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    let plain =
+        matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
     if !select.from.is_empty() || !plain || select.having.is_some() || select.distinct.is_some() {
         return None;
     }
