@@ -10,6 +10,7 @@
 //! | `limit` | 1 | rows a claim |
 //! | `rounds` | 1 | claims of the process; 0: until one finds nothing |
 //! | `settle` | `"ack"` | or `"drop"`, `"retry"`, `"retry after 5s"` |
+//! | `except` | | promises that are not watched: `"one live holder, settled once"` |
 //! | `mutation` | | a deliberate mistake, see [`rowlock_model::claim::Mutation`] |
 
 use rowlock_model::Session;
