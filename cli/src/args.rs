@@ -172,27 +172,14 @@ pub(crate) struct Replay {
     pub(crate) report: Report,
 }
 
-/// Run schedules on the simulator and on a live server side by side; the first difference ends each
+/// Run schedules on the simulator and on a live server side by side and show the first difference
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
   rowlock mirror scenarios --on postgres")]
 pub(crate) struct Mirror {
-    /// Schedule files, scenario files, or directories with scenarios
-    #[arg(required = true, value_name = "FILE")]
-    pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]
-    pub(crate) target: Target,
-    #[command(flatten)]
-    pub(crate) narrow: Narrow,
-    /// Only pinned schedules with this name (may be repeated)
-    #[arg(long, value_name = "NAME")]
-    pub(crate) pinned: Vec<String>,
-    /// Runs of one schedule where the server may take another branch than the schedule
-    #[arg(long, value_name = "N", default_value_t = 20, env = "ROWLOCK_TRIES")]
-    pub(crate) tries: u32,
-    #[command(flatten)]
-    pub(crate) report: Report,
+    pub(crate) replay: Replay,
 }
 
 /// Where schedules are run.

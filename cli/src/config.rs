@@ -89,7 +89,7 @@ pub(crate) enum Target {
 impl Target {
     /// Resolves `--on`. No message repeats a URL: it may hold a password.
     pub(crate) fn of(args: &args::Target) -> Result<Target, Failure> {
-        if args.on == "sim" {
+        if args.on == "sim" || args.on.strip_prefix("sim:").is_some_and(is_database) {
             return Ok(Target::Simulator);
         }
         let url = args
@@ -104,6 +104,40 @@ impl Target {
                 "--on"
             };
             Failure::Usage(format!("{place}: {e}"))
+        })
+    }
+}
+
+fn is_database(name: &str) -> bool {
+    name.parse::<Dialect>().is_ok()
+}
+
+/// What `rowlock replay` and `rowlock mirror` are to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Replay {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) target: Target,
+    pub(crate) narrow: Narrow,
+    pub(crate) pinned: Vec<String>,
+    pub(crate) tries: u32,
+    pub(crate) report: args::Report,
+}
+
+impl Replay {
+    /// Resolves the arguments.
+    pub(crate) fn of(args: args::Replay) -> Result<Replay, Failure> {
+        let target = Target::of(&args.target)?;
+        let mut narrow = Narrow::of(&args.narrow)?;
+        if let Target::Live(live) = &target {
+            narrow.databases = vec![live.dialect()];
+        }
+        Ok(Replay {
+            paths: args.paths,
+            target,
+            narrow,
+            pinned: args.pinned,
+            tries: args.tries.max(1),
+            report: args.report,
         })
     }
 }

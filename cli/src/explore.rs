@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rowlock_model::schedule::ProcessId;
-use rowlock_model::verdict::{Exploration, Limits};
+use rowlock_model::verdict::{Exploration, Limits, Unsupported, Verdict};
 use rowlock_model::{DbError, Dialect};
 use rowlock_reports::Diagnostic;
 use rowlock_scenarios::scenario::{Process, Step, StepAction};
@@ -78,7 +78,10 @@ fn explore_on<D: Database>(
         return Explored::Wrong(wrong.diagnostic(scenario));
     }
     match result {
-        Ok(exploration) => Explored::Done(exploration),
+        Ok(exploration) => match &exploration.verdict {
+            Verdict::Unsupported(what) => Explored::Unsupported(unsupported(scenario, case, what)),
+            _ => Explored::Done(exploration),
+        },
         Err(error) => failed(scenario, case, &error),
     }
 }
@@ -117,6 +120,28 @@ fn failed(scenario: &Scenario, case: &Case, error: &ExploreError) -> Explored {
         }
         _ => Explored::Wrong(diagnostic),
     }
+}
+
+/// What is not modelled, at its place in the file.
+fn unsupported(scenario: &Scenario, case: &Case, what: &Unsupported) -> Diagnostic {
+    let mut diagnostic = Diagnostic::file(&*scenario.source.path, what.what.clone());
+    let at = what.position.unwrap_or(0);
+    let steps = case.processes.iter().flat_map(|process| process.steps());
+    let mut spans = steps.filter_map(|step| match (&step.action, &what.sql) {
+        (StepAction::Sql(bound), Some(sql)) if bound.sql == *sql => Some(bound.locate(at)),
+        (StepAction::Batch(text), Some(sql)) if text.text == *sql => Some(text.locate(at..at + 1)),
+        _ => None,
+    });
+    let span = spans.next().or_else(|| match &what.sql {
+        None => Some(case.setup.as_ref()?.locate(at..at + 1)),
+        Some(_) => None,
+    });
+    if span.is_some() {
+        diagnostic.source = scenario.source.text.to_string();
+        diagnostic.span = span;
+        diagnostic.label = "the simulator does not model this".to_owned();
+    }
+    diagnostic
 }
 
 /// Points at the set-up, the only SQL outside of steps and properties.

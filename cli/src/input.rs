@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rowlock_reports::Diagnostic;
+use rowlock_scenarios::schedule::ScheduleFile;
 use rowlock_scenarios::{FileError, Scenario, Source};
 
 use crate::exit::Failure;
@@ -15,7 +16,7 @@ use crate::exit::Failure;
 pub(crate) fn scenarios(paths: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
     let mut problems = Vec::new();
     let mut scenarios = Vec::new();
-    for file in files(paths)? {
+    for file in files(paths, &["toml"])? {
         match source(&file).map(Scenario::parse) {
             Ok(Ok(scenario)) => scenarios.push(scenario),
             Ok(Err(error)) => problems.extend(diagnostics(&error)),
@@ -29,8 +30,49 @@ pub(crate) fn scenarios(paths: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
     }
 }
 
-/// The files that `paths` name, those of a directory sorted.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+/// A file with schedules.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    /// A scenario, for its pinned schedules.
+    Scenario(Box<Scenario>),
+    /// A schedule file, with its path.
+    Schedule(String, Box<ScheduleFile>),
+}
+
+/// Reads every scenario and schedule that `paths` name; directories are searched for both.
+///
+/// # Errors
+/// Every problem of every file; nothing is run if one of them is wrong.
+pub(crate) fn schedules(paths: &[PathBuf]) -> Result<Vec<Loaded>, Failure> {
+    let mut problems = Vec::new();
+    let mut loaded = Vec::new();
+    for file in files(paths, &["toml", "schedule"])? {
+        match source(&file).map(load) {
+            Ok(Ok(file)) => loaded.push(file),
+            Ok(Err(error)) => problems.extend(diagnostics(&error)),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() {
+        Ok(loaded)
+    } else {
+        Err(Failure::Files(problems))
+    }
+}
+
+/// A schedule says that it is one in its first line; anything else is a scenario, unless its name
+/// says otherwise.
+fn load(source: Source) -> Result<Loaded, FileError> {
+    let path = source.path.to_string();
+    if source.text.starts_with("rowlock schedule") || path.ends_with(".schedule") {
+        let file = ScheduleFile::parse(source)?;
+        return Ok(Loaded::Schedule(path, Box::new(file)));
+    }
+    Ok(Loaded::Scenario(Box::new(Scenario::parse(source)?)))
+}
+
+/// The files that `paths` name; of a directory those with one of `extensions`, sorted.
+fn files(paths: &[PathBuf], extensions: &[&str]) -> Result<Vec<PathBuf>, Failure> {
     let mut out = Vec::new();
     for path in paths {
         if !path.is_dir() {
@@ -38,18 +80,19 @@ fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             continue;
         }
         let before = out.len();
-        search(path, &mut out).map_err(|e| unreadable(path, &e))?;
+        search(path, extensions, &mut out).map_err(|e| unreadable(path, &e))?;
         if out.len() == before {
-            let none = Diagnostic::file(path.display().to_string(), "no scenario (*.toml) in here");
+            let what = format!("no file *.{} in here", extensions.join(" or *."));
+            let none = Diagnostic::file(path.display().to_string(), what);
             return Err(Failure::Files(vec![none]));
         }
     }
     Ok(out)
 }
 
-/// Adds the scenarios in a directory and below it. Manifests of cargo are none; hidden directories
+/// Adds the files in a directory and below it. Manifests of cargo are none; hidden directories
 /// and `target` are passed over.
-fn search(directory: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
+fn search(directory: &Path, extensions: &[&str], out: &mut Vec<PathBuf>) -> std::io::Result<()> {
     let entries: std::io::Result<Vec<PathBuf>> = fs::read_dir(directory)?
         .map(|entry| Ok(entry?.path()))
         .collect();
@@ -59,9 +102,13 @@ fn search(directory: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
             if !name.starts_with('.') && name != "target" {
-                search(&path, out)?;
+                search(&path, extensions, out)?;
             }
-        } else if name.ends_with(".toml") && name != "Cargo.toml" {
+        } else if name != "Cargo.toml"
+            && path
+                .extension()
+                .is_some_and(|e| extensions.iter().any(|x| *x == e))
+        {
             out.push(path);
         }
     }

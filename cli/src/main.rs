@@ -12,6 +12,8 @@ mod explore;
 mod input;
 mod output;
 mod schedule;
+mod scripts;
+mod stages;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
@@ -31,8 +33,9 @@ fn run(args: args::Args, output: &output::Output) -> Result<exit::Exit, exit::Fa
         args::Command::Check(args) => command::check::run(config::Check::of(args)?, output),
         args::Command::Servers(args) => command::servers::run(args.start, output),
         args::Command::Show(args) => command::show::run(&args, output),
-        args::Command::Replay(_) | args::Command::Mirror(_) => {
-            Err(exit::Failure::Usage("not yet".into()))
+        args::Command::Replay(args) => command::replay::run(config::Replay::of(args)?, output),
+        args::Command::Mirror(args) => {
+            command::mirror::run(config::Replay::of(args.replay)?, output)
         }
         args::Command::List(args) => command::list::run(&args.paths, output),
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +99,30 @@ pub enum Verdict {
     Vacuous(String),
     /// A limit was hit before the end; which one.
     Incomplete(String),
+    /// The simulator does not model something that was used, so nothing is known.
+    Unsupported(Box<Unsupported>),
+}
+
+/// What the simulator does not model, and where it was used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsupported {
+    /// What, in words.
+    pub what: String,
+    /// The statement, if it is one.
+    pub sql: Option<Arc<str>>,
+    /// The byte offset in the statement.
+    pub position: Option<usize>,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        match (&self.sql, self.position) {
+            (Some(sql), Some(at)) => write!(f, ", at byte {at} of: {sql}"),
+            (Some(sql), None) => write!(f, ", in: {sql}"),
+            (None, _) => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -107,6 +132,7 @@ impl fmt::Display for Verdict {
             Verdict::Violated(v) => write!(f, "violated: {}", v.property),
             Verdict::Vacuous(why) => write!(f, "vacuous: {why}"),
             Verdict::Incomplete(limit) => write!(f, "incomplete: {limit}"),
+            Verdict::Unsupported(what) => write!(f, "unsupported: {what}"),
         }
     }
 }

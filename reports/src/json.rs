@@ -14,7 +14,7 @@ use crate::terminal::{Case, CaseResult, Tally};
 pub const SCHEMA: u32 = 1;
 
 /// Serialises one object as one line without its newline.
-fn line(object: &impl Serialize) -> String {
+pub(crate) fn line(object: &impl Serialize) -> String {
     // Strings, numbers, lists and maps with text keys always serialise.
     serde_json::to_string(object).unwrap_or_default()
 }
@@ -46,7 +46,7 @@ struct CaseObject<'a> {
 
 /// The keys that name a case.
 #[derive(Serialize)]
-struct CaseKeys<'a> {
+pub(crate) struct CaseKeys<'a> {
     file: &'a str,
     variant: Option<&'a str>,
     database: &'static str,
@@ -54,7 +54,7 @@ struct CaseKeys<'a> {
 }
 
 impl<'a> CaseKeys<'a> {
-    fn of(case: &'a Case) -> CaseKeys<'a> {
+    pub(crate) fn of(case: &'a Case) -> CaseKeys<'a> {
         CaseKeys {
             file: &case.file,
             variant: case.variant.as_deref(),
@@ -87,6 +87,7 @@ pub fn case(result: &CaseResult) -> String {
         Some(Verdict::Violated(v)) => ("violated", Some(v.detail.as_str())),
         Some(Verdict::Vacuous(why)) => ("vacuous", Some(why.as_str())),
         Some(Verdict::Incomplete(why)) => ("incomplete", Some(why.as_str())),
+        Some(Verdict::Unsupported(what)) => ("unsupported", Some(what.what.as_str())),
     };
     line(&CaseObject {
         schema: SCHEMA,
@@ -231,6 +232,27 @@ pub fn summary(tally: &Tally, exit_code: u8) -> String {
         open: tally.open,
         pinned: tally.pinned,
         pinned_same: tally.pinned_same,
+        exit_code,
+    })
+}
+
+#[derive(Serialize)]
+struct ReplaySummaryObject {
+    schema: u32,
+    r#type: &'static str,
+    schedules: u64,
+    same: u64,
+    exit_code: u8,
+}
+
+/// The last object of replays and mirrors (`"type": "summary"`): `same` schedules were confirmed,
+/// or the same on both.
+pub fn replay_summary(schedules: u64, same: u64, exit_code: u8) -> String {
+    line(&ReplaySummaryObject {
+        schema: SCHEMA,
+        r#type: "summary",
+        schedules,
+        same,
         exit_code,
     })
 }

@@ -14,6 +14,7 @@ pub mod json;
 pub mod lanes;
 pub mod layout;
 pub mod pinned;
+pub mod replay;
 pub mod shorten;
 pub mod style;
 pub mod terminal;

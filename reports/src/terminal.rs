@@ -339,8 +339,8 @@ mod tests {
             case_line(&violated, columns, &manner())
         );
         expect![[r#"
-            ok      scenarios/bugs/one.toml (fixed)               postgres/read committed   holds  1,234 states, 5,678 statements, 1.23 s
-            FAILED  scenarios/bugs/one.toml (fixed)               postgres/read committed   violated: one owner (expected: holds)  1,234 states, 5,678 statements, schedule of 2 events, 1.23 s
+            ok      scenarios/bugs/one.toml (fixed)  postgres/read committed  holds  1,234 states, 5,678 statements, 1.23 s
+            FAILED  scenarios/bugs/one.toml (fixed)  postgres/read committed  violated: one owner (expected: holds)  1,234 states, 5,678 statements, schedule of 2 events, 1.23 s
         "#]].assert_eq(&lines);
     }
 

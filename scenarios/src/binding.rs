@@ -44,7 +44,8 @@ impl Bound {
                 original = written.end + (offset - sent.end);
             }
         }
-        let length = self.text.text[original.min(self.text.text.len())..]
+        let rest = self.text.text.get(original..).unwrap_or_default();
+        let length = rest
             .chars()
             .take_while(|c| c.is_alphanumeric() || *c == '_')
             .map(char::len_utf8)
@@ -54,12 +55,15 @@ impl Bound {
     }
 }
 
-/// Replaces the bindings of a statement. `resolve` gives the meaning of a name (`look`, `id`), or
-/// says in words why there is no such name.
+/// Gives a name (`look`, and `id` if there is a second part) its meaning, or says in words why there
+/// is no such name.
+pub(crate) type Resolve<'a> = dyn FnMut(&str, Option<&str>) -> Result<Name, String> + 'a;
+
+/// Replaces the bindings of a statement.
 pub(crate) fn bind(
     text: &Text,
     dialect: Dialect,
-    resolve: &mut dyn FnMut(&str, Option<&str>) -> Result<Name, String>,
+    resolve: &mut Resolve<'_>,
     problems: &mut Vec<Problem>,
 ) -> Bound {
     let source = &*text.text;

@@ -162,6 +162,16 @@ fn run(
 }
 
 impl Replay {
+    /// Whether the server took another branch where it is free to choose, so that another run may
+    /// come out otherwise.
+    pub fn took_other_branch(&self) -> bool {
+        let first = self
+            .steps
+            .iter()
+            .find(|step| step.verdict != StepVerdict::Same);
+        first.is_some_and(|step| matches!(step.verdict, StepVerdict::OtherBranch { .. }))
+    }
+
     /// The conclusion of steps and queries.
     fn conclude(server: String, steps: Vec<Step>, finals: Vec<FinalQuery>) -> Replay {
         let diverged = steps

@@ -94,7 +94,7 @@ impl FileError {
     /// Sorts the problems as a reader meets them.
     pub(crate) fn new(source: Source, mut problems: Vec<Problem>) -> FileError {
         debug_assert!(!problems.is_empty());
-        problems.sort_by(|a, b| (a.span.start, a.span.end).cmp(&(b.span.start, b.span.end)));
+        problems.sort_by_key(|problem| (problem.span.start, problem.span.end));
         problems.dedup();
         FileError { source, problems }
     }

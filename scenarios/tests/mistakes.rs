@@ -1,6 +1,7 @@
 //! Every kind of mistake in a scenario or schedule file, with the place and the words in which it is
 //! told.
 
+use proptest::prelude::*;
 use rowlock_scenarios::schedule::ScheduleFile;
 use rowlock_scenarios::{Scenario, Source};
 
@@ -508,4 +509,52 @@ fn mistakes_in_schedules() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A text with some places overwritten by fragments that mean something in it.
+fn damaged(text: &'static str) -> impl Strategy<Value = String> {
+    let fragment = prop::sample::select(vec![
+        "", "'", "\"", "'''", "\n", "[", "]", "{", "}", "=", "é", "\u{2028}", "\\", ":", "::", ".",
+        ";", "$$", "$1", "/*", "--", "#", "(", "1", "+", "-", "@", "%", "|", "  | ", ":= '",
+        " not ", "is",
+    ]);
+    let place = (0..text.len(), 0usize..4, fragment);
+    prop::collection::vec(place, 1..4).prop_map(move |places| {
+        let mut text = text.to_owned();
+        for (at, length, fragment) in places {
+            let boundary = |at: usize| (0..=at).rev().find(|i| text.is_char_boundary(*i));
+            let start = boundary(at.min(text.len())).unwrap_or(0);
+            let end = boundary((at + length).min(text.len())).unwrap_or(0);
+            text.replace_range(start..end.max(start), fragment);
+        }
+        text
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 3000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever stands in a file: it is read, or told with places that are in the file.
+    #[test]
+    fn damaged_scenarios_are_told(text in damaged(RIGHT)) {
+        if let Err(error) = Scenario::parse(Source::new("x", text.clone())) {
+            prop_assert!(!error.problems.is_empty());
+            for problem in &error.problems {
+                prop_assert!(text.get(problem.span.clone()).is_some(), "{:?}", problem);
+            }
+        }
+    }
+
+    #[test]
+    fn damaged_schedules_are_told(text in damaged(SCHEDULE)) {
+        if let Err(error) = ScheduleFile::parse(Source::new("x", text.clone())) {
+            for problem in &error.problems {
+                prop_assert!(text.get(problem.span.clone()).is_some(), "{:?}", problem);
+            }
+        }
+    }
 }

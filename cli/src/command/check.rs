@@ -5,17 +5,22 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rowlock_model::verdict::{Exploration, Verdict, Violation};
+use rowlock_reports::replay::{self as report, Replayed, Summary};
 use rowlock_reports::{Case as Named, CaseResult, Columns, Diagnostic, Tally, json, terminal};
+use rowlock_scenarios::replay::replay;
 use rowlock_scenarios::scenario::Expectation;
 use rowlock_scenarios::{Case, Scenario};
 
 use crate::args::Format;
+use crate::command::replay::trouble;
 use crate::config;
 use crate::exit::{Exit, Failure};
 use crate::explore::{Explored, Mode, explore};
 use crate::input;
 use crate::output::{Output, ProgressLine};
 use crate::schedule;
+use crate::scripts::{Item, named, pinned};
+use crate::stages;
 
 /// Checks every case that is meant.
 pub(crate) fn run(config: config::Check, output: &Output) -> Result<Exit, Failure> {
@@ -26,7 +31,7 @@ pub(crate) fn run(config: config::Check, output: &Output) -> Result<Exit, Failur
             "no case is left to check; `rowlock list` shows what there is".to_owned(),
         ));
     }
-    let columns = Columns::of(&cases.iter().map(|m| m.named.clone()).collect::<Vec<_>>());
+    let columns = Columns::of(cases.iter().map(|meant| &meant.named));
     let mut check = Check {
         config: &config,
         output,
@@ -62,16 +67,6 @@ fn meant<'a>(scenarios: &'a [Scenario], narrow: &config::Narrow) -> Vec<Meant<'a
         .collect()
 }
 
-fn named(scenario: &Scenario, case: &Case) -> Named {
-    Named {
-        file: scenario.source.path.to_string(),
-        title: scenario.title.to_string(),
-        variant: (!case.variant.is_empty()).then(|| case.variant.to_string()),
-        database: case.database,
-        isolation: case.isolation,
-    }
-}
-
 /// A run under way.
 struct Check<'a> {
     config: &'a config::Check,
@@ -100,6 +95,46 @@ impl Check<'_> {
     fn case(&mut self, meant: &Meant<'_>) -> Result<(), Failure> {
         if !meant.case.processes.is_empty() {
             self.explored(meant)?;
+        }
+        for item in pinned(meant.scenario, meant.case, &[]) {
+            self.pinned(&item)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a pinned schedule on the simulator, where there is nothing to try twice.
+    fn pinned(&mut self, item: &Item<'_>) -> Result<(), Failure> {
+        let Some(mut stage) = stages::simulated(item.case.database) else {
+            return Ok(());
+        };
+        self.tally.pinned += 1;
+        let run = match replay(&mut *stage, item.script) {
+            Ok(run) => run,
+            Err(error) => {
+                let exit = trouble(item, error, self.output)?;
+                self.exit = self.exit.and(exit);
+                return Ok(());
+            }
+        };
+        let replayed = Replayed {
+            case: item.case.clone(),
+            schedule: item.name.clone(),
+            replay: run,
+            tries: 1,
+        };
+        let same = replayed.summary() == Summary::Confirmed;
+        self.tally.pinned_same += u64::from(same);
+        if !same {
+            self.exit = self.exit.and(Exit::NotMet);
+        }
+        if self.json() {
+            self.output.line(&report::json(&replayed))?;
+        } else if !same || self.output.manner.verbose {
+            let manner = &self.output.manner;
+            self.output
+                .line(&report::line(&replayed, self.columns, manner))?;
+            self.output
+                .line(&format!("\n{}", report::lanes(&replayed, manner)))?;
         }
         Ok(())
     }
@@ -139,12 +174,11 @@ impl Check<'_> {
         match &exploration.verdict {
             Verdict::Holds => self.tally.holds += 1,
             Verdict::Violated(_) => self.tally.violated += 1,
-            Verdict::Vacuous(_) | Verdict::Incomplete(_) => self.tally.open += 1,
+            Verdict::Vacuous(_) | Verdict::Incomplete(_) | Verdict::Unsupported(_) => {
+                self.tally.open += 1;
+            }
         }
-        let open = matches!(
-            exploration.verdict,
-            Verdict::Vacuous(_) | Verdict::Incomplete(_)
-        );
+        let open = !matches!(exploration.verdict, Verdict::Holds | Verdict::Violated(_));
         let schedule_file = match (&exploration.verdict, &self.config.write_schedules) {
             (Verdict::Violated(violation), Some(directory)) => {
                 Some(self.write_schedule(meant, violation, directory)?)

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rowlock_model::Dialect;
@@ -86,7 +85,6 @@ impl Flavour {
 #[derive(Debug)]
 pub struct MySqlServer {
     process: Supervised,
-    databases: AtomicU32,
 }
 
 impl MySqlServer {
@@ -137,17 +135,16 @@ impl MySqlServer {
         let arguments: Vec<_> = arguments.iter().map(OsString::as_os_str).collect();
         // KILL: an orderly end takes seconds, and the data is not needed any more.
         let process = Supervised::start(&program, &arguments, "KILL", &user, directory)?;
-        let server = MySqlServer {
-            process,
-            databases: AtomicU32::new(0),
-        };
+        let server = MySqlServer { process };
         server.wait_until_ready(flavour)?;
         Ok(server)
     }
 
     fn wait_until_ready(&self, flavour: Flavour) -> Result<(), ServerError> {
         let started = Instant::now();
-        while UnixStream::connect(self.socket()).is_err() {
+        // It listens a little before it is ready, and then writes its process id.
+        let pid_file = self.process.directory.path().join("pid");
+        while !pid_file.exists() || UnixStream::connect(self.socket()).is_err() {
             let log = self.process.log_tail();
             if log.contains("[ERROR]") || started.elapsed() > START_TIMEOUT {
                 return Err(ServerError::Failed {
@@ -167,14 +164,6 @@ impl MySqlServer {
     /// This server, as superuser, in no database.
     pub fn target(&self) -> MySqlTarget {
         MySqlTarget::on_socket(self.socket(), "root")
-    }
-
-    /// A name for a database that no other stage on this server uses: `rowlock`, `rowlock_2`, ...
-    pub(crate) fn fresh_database_name(&self) -> String {
-        match self.databases.fetch_add(1, Ordering::Relaxed) {
-            0 => "rowlock".to_owned(),
-            n => format!("rowlock_{}", n + 1),
-        }
     }
 
     /// The directory of the server, with its socket and its log. It goes with the server.

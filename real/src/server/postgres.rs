@@ -179,7 +179,9 @@ fn directories() -> Vec<PathBuf> {
             .iter()
             .all(|program| directory.join(program).is_file());
         if complete {
-            let real = directory.canonicalize().unwrap_or(directory.clone());
+            // Links to one installation are one.
+            let program = directory.join("postgres");
+            let real = program.canonicalize().unwrap_or(program);
             if seen.insert(real) {
                 found.push(directory);
             }

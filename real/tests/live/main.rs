@@ -12,7 +12,7 @@ mod servers;
 mod sqlite;
 mod values;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use rowlock_model::{Dialect, Host, Reply, Session};
@@ -60,16 +60,23 @@ fn main() {
             trials.push(trial.with_ignored_flag(!installed));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    // Servers end before the process does.
+    *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    mariadb::stop_servers();
+    conclusion.exit();
 }
 
-/// The server that these tests share. Never dropped: the end of the process ends it.
+static SHARED: Mutex<Option<Arc<PostgresServer>>> = Mutex::new(None);
+
+/// The server that these tests share.
 fn shared() -> Arc<PostgresServer> {
-    static SERVER: OnceLock<Arc<PostgresServer>> = OnceLock::new();
-    Arc::clone(SERVER.get_or_init(|| {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let server = shared.get_or_insert_with(|| {
         let server = PostgresServer::start().expect("a throwaway server starts");
         Arc::new(server)
-    }))
+    });
+    Arc::clone(server)
 }
 
 /// Runs a test on its own threads.

@@ -20,9 +20,15 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_dropped_server_is_gone", dropped),
 ];
 
+static SERVERS: Mutex<Vec<(Flavour, Arc<MySqlServer>)>> = Mutex::new(Vec::new());
+
+/// Stops the shared servers.
+pub(crate) fn stop_servers() {
+    SERVERS.lock().unwrap_or_else(|e| e.into_inner()).clear();
+}
+
 /// The shared server of a flavour.
 fn server(flavour: Flavour) -> Arc<MySqlServer> {
-    static SERVERS: Mutex<Vec<(Flavour, Arc<MySqlServer>)>> = Mutex::new(Vec::new());
     let mut servers = SERVERS.lock().unwrap_or_else(|e| e.into_inner());
     if let Some((_, server)) = servers.iter().find(|(f, _)| *f == flavour) {
         return Arc::clone(server);

@@ -13,13 +13,12 @@ pub(crate) struct Path<'a> {
     pub(crate) second: Option<(String, bool)>,
 }
 
+/// Gives a name its meaning and its type, or says in words why there is no such name.
+pub(crate) type Resolve<'a> = dyn FnMut(&Path<'_>) -> Result<(Name, Kind), String> + 'a;
+
 /// Parses an expression. `resolve` gives the meaning of each name and its type, or says in words why
 /// there is no such name.
-pub(crate) fn parse(
-    text: &Text,
-    wanted: Kind,
-    resolve: &mut dyn FnMut(&Path<'_>) -> Result<(Name, Kind), String>,
-) -> Result<Expr, Problem> {
+pub(crate) fn parse(text: &Text, wanted: Kind, resolve: &mut Resolve<'_>) -> Result<Expr, Problem> {
     let tokens = tokenize(text)?;
     let mut parser = Parser {
         text,
@@ -139,7 +138,7 @@ struct Parser<'a> {
     tokens: Vec<(Token, Range<usize>)>,
     next: usize,
     depth: usize,
-    resolve: &'a mut dyn FnMut(&Path<'_>) -> Result<(Name, Kind), String>,
+    resolve: &'a mut Resolve<'a>,
 }
 
 impl Expr {

@@ -132,6 +132,11 @@ fn perform(
     Ok(done)
 }
 
+/// An outcome by itself, as files write it.
+fn plain(outcome: &Outcome) -> String {
+    describe(outcome, &Outcome::Waits(Vec::new()))
+}
+
 fn ok() -> Outcome {
     Outcome::Done(rowlock_model::Reply::default())
 }
@@ -196,7 +201,7 @@ pub(super) fn pinned(
             sql: query.sql.text.clone(),
             expected: query.rows.to_string(),
             same: query.rows.accepts(&got),
-            got: describe(&got, &ok()),
+            got: plain(&got),
         });
     }
     Ok(Replay::conclude(server, steps, finals))
@@ -376,6 +381,7 @@ impl PinnedRun<'_, '_> {
     fn verdict(&mut self, number: usize, own: &Outcome, others: Vec<Arrival>) -> StepVerdict {
         let event = &self.pinned.events[number];
         let expected = &event.expected;
+        let came: Vec<String> = others.iter().map(|a| self.arrival_text(a)).collect();
         let mut others: Vec<Option<Arrival>> = others.into_iter().map(Some).collect();
         let mut all_same = expected.own.accepts(own);
         let mut other_branch = all_same;
@@ -408,19 +414,19 @@ impl PinnedRun<'_, '_> {
                 _ => None,
             });
         let due: Vec<usize> = due.map(|session| self.member(session)).collect();
-        let mut surplus = Vec::new();
+        let mut surplus = false;
         for arrival in others.into_iter().flatten() {
             match due.contains(&arrival.member) {
                 true => self.come.push_back(arrival),
-                false => surplus.push(arrival),
+                false => surplus = true,
             }
         }
-        if all_same && surplus.is_empty() {
+        if all_same && !surplus {
             return StepVerdict::Same;
         }
         let expected_text = self.expected_text(number);
-        let got = self.got_text(own, &surplus);
-        match other_branch && missing && !surplus.is_empty() {
+        let got = self.got_text(own, &came);
+        match other_branch && missing && surplus {
             true => StepVerdict::OtherBranch {
                 expected: expected_text,
                 got,
@@ -443,14 +449,17 @@ impl PinnedRun<'_, '_> {
         text
     }
 
-    fn got_text(&self, own: &Outcome, surplus: &[Arrival]) -> String {
-        let mut text = describe(own, &ok());
-        for arrival in surplus {
-            let label = &self.cast.members[arrival.member].label;
-            let step = arrival.sent.step.as_deref().unwrap_or_default();
-            text += &format!("; {label}:{step} {}", describe(&arrival.outcome(), &ok()));
-        }
-        text
+    /// What came, as files write it: the event's own outcome and those that came with it.
+    fn got_text(&self, own: &Outcome, came: &[String]) -> String {
+        let mut parts = vec![plain(own)];
+        parts.extend_from_slice(came);
+        parts.join("; ")
+    }
+
+    fn arrival_text(&self, arrival: &Arrival) -> String {
+        let label = &self.cast.members[arrival.member].label;
+        let step = arrival.sent.step.as_deref().unwrap_or_default();
+        format!("{label}:{step} {}", plain(&arrival.outcome()))
     }
 }
 
@@ -547,7 +556,7 @@ pub(super) fn file(
             sql: Arc::clone(check),
             expected: "at least one row, which is the violation".into(),
             same: shows,
-            got: describe(&got, &ok()),
+            got: plain(&got),
         });
     }
     Ok(Replay::conclude(server, steps, finals))

@@ -88,8 +88,8 @@ impl Line<'_> {
 
     /// What is wrong where a cursor stands.
     fn failure(&self, cursor: &Cursor<'_>, message: Failure) -> Problem {
-        let length = cursor.peek_plain().len().max(1);
-        let end = (cursor.at + length).min(self.text.len());
+        let next = cursor.rest().chars().next().map_or(0, char::len_utf8);
+        let end = cursor.at + cursor.peek_plain().len().max(next);
         Problem::new(self.start + cursor.at..self.start + end, message)
     }
 }
@@ -338,7 +338,8 @@ fn matters(cursor: &mut Cursor<'_>) -> Result<Vec<usize>, Failure> {
     loop {
         let at = cursor.at;
         let number: usize = cursor.number()?;
-        let ascending = numbers.last().is_none_or(|last| *last < number - 1);
+        // Kept from 0, written from 1.
+        let ascending = numbers.last().is_none_or(|last| last + 1 < number);
         if number == 0 || !ascending {
             cursor.at = at;
             return Err("event numbers are ascending, from 1".into());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rowlock_model::schedule::{Choice, Loss, ProcessId, SessionId};
+use rowlock_model::verdict::Unsupported;
 use rowlock_model::{ErrorClass, Value};
 
 use super::error::ExploreError;
@@ -237,15 +238,18 @@ impl<D: Database> World<D> {
         process: usize,
         request: u32,
         error: &rowlock_model::DbError,
-    ) -> String {
+    ) -> Unsupported {
         let node = self.node(process);
-        let text = match node.find(request).map(|(at, _)| node.ask(at)) {
-            Some(crate::host::Ask::Exec(_, sql, _) | crate::host::Ask::Batch(_, sql)) => sql,
-            _ => return error.message.to_string(),
+        let sql = match node.find(request).map(|(at, _)| node.ask(at)) {
+            Some(crate::host::Ask::Exec(_, sql, _) | crate::host::Ask::Batch(_, sql)) => {
+                Some(sql.clone())
+            }
+            _ => None,
         };
-        match error.position {
-            Some(at) => format!("{}, at byte {at} of: {text}", error.message),
-            None => format!("{}, in: {text}", error.message),
+        Unsupported {
+            what: error.message.to_string(),
+            sql,
+            position: error.position,
         }
     }
 

@@ -284,6 +284,9 @@ impl<D: Database> Explorer<D> {
         counts.states = sampled.states;
         counts.transitions = sampled.transitions;
         counts.executions = sampled.executions;
+        if let Some(what) = sampled.unsupported {
+            return Ok(run.exploration(Verdict::Unsupported(Box::new(what)), counts));
+        }
         let verdict = match (sampled.violation, sampled.stopped) {
             (Some(path), _) => {
                 let property = run.violated(&path)?.property;
@@ -327,7 +330,7 @@ impl<D: Database> Explorer<D> {
         let conclude = |flaw, bounds| {
             let verdict = match flaw {
                 Flaw::Error(error) => return Err(error),
-                Flaw::Unsupported(what) => Verdict::Incomplete(what),
+                Flaw::Unsupported(what) => Verdict::Unsupported(Box::new(what)),
                 Flaw::Violation { property, detail } => Verdict::Violated(Box::new(Violation {
                     property,
                     detail,
@@ -465,6 +468,8 @@ impl<D: Database> Run<D> {
                 world.actors.len(),
             );
             Verdict::Violated(Box::new(self.violated(&path)?))
+        } else if let Some(what) = found.unsupported {
+            Verdict::Unsupported(Box::new(what))
         } else if let Some(limit) = found.stopped {
             Verdict::Incomplete(limit)
         } else {

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 use rowlock_model::schedule::Choice;
+use rowlock_model::verdict::Unsupported;
 
 use super::check::Checks;
 use super::choices::is_work;
@@ -41,6 +42,7 @@ pub(crate) struct Sampled {
     /// The choices of the first execution that violates a property.
     pub(crate) violation: Option<Vec<Choice>>,
     pub(crate) stopped: Option<String>,
+    pub(crate) unsupported: Option<Unsupported>,
 }
 
 pub(crate) struct Sampler<'a, D> {
@@ -98,7 +100,10 @@ impl<'a, D: Database> Sampler<'a, D> {
             match flaw {
                 None => {}
                 Some(Flaw::Error(error)) => return Err(error),
-                Some(Flaw::Unsupported(what)) => self.sampled.stopped = Some(what),
+                Some(Flaw::Unsupported(what)) => {
+                    self.sampled.unsupported = Some(what);
+                    break;
+                }
                 Some(Flaw::Violation { .. }) => {
                     self.sampled.violation = Some(path);
                     break;

@@ -39,7 +39,7 @@ impl<D: Database> World<D> {
             Err(Flaw::Error(error)) => Err(error),
             Err(Flaw::Unsupported(what)) => Err(ExploreError::Actor {
                 process: String::new(),
-                detail: what,
+                detail: what.to_string(),
             }),
             Err(Flaw::Violation { .. }) => unreachable!("violations are noted"),
         }

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 
 use rowlock_model::schedule::Choice;
-use rowlock_model::verdict::Limits;
+use rowlock_model::verdict::{Limits, Unsupported};
 
 use super::check::{Checks, End};
 use super::error::ExploreError;
@@ -51,6 +51,8 @@ pub(crate) struct Found {
     pub(crate) graph: Graph,
     /// The limit that was hit.
     pub(crate) stopped: Option<String>,
+    /// What is not modelled; ends the search as well.
+    pub(crate) unsupported: Option<Unsupported>,
 }
 
 /// One state on the present path.
@@ -108,7 +110,7 @@ impl<'a, D: Database> Search<'a, D> {
         match result {
             Ok(()) => {}
             Err(Flaw::Error(error)) => return Err(error),
-            Err(Flaw::Unsupported(what)) => self.found.stopped = Some(what),
+            Err(Flaw::Unsupported(what)) => self.found.unsupported = Some(what),
             Err(Flaw::Violation { .. }) => unreachable!("violations are noted"),
         }
         self.found.states = self.visited.len() as u64;

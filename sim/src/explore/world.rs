@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rowlock_model::schedule::{Choice, ProcessId, SessionId};
-use rowlock_model::verdict::Bounds;
+use rowlock_model::verdict::{Bounds, Unsupported};
 use rowlock_model::{DbError, ErrorClass, Isolation};
 use rustc_hash::FxHashMap;
 
@@ -102,7 +102,7 @@ pub(crate) enum Flaw {
     /// A property does not hold.
     Violation { property: String, detail: String },
     /// The simulator does not model what a process asks for.
-    Unsupported(String),
+    Unsupported(Unsupported),
     /// The exploration itself fails.
     Error(ExploreError),
 }
@@ -116,7 +116,11 @@ impl Flaw {
     /// SQL that belongs to no process failed.
     pub(crate) fn of_sql(what: String, error: DbError) -> Flaw {
         match error.class {
-            ErrorClass::Unsupported => Flaw::Unsupported(format!("{what}: {}", error.message)),
+            ErrorClass::Unsupported => Flaw::Unsupported(Unsupported {
+                what: format!("{what}: {}", error.message),
+                sql: None,
+                position: error.position,
+            }),
             _ => Flaw::Error(ExploreError::Sql { what, error }),
         }
     }

@@ -152,6 +152,9 @@ pub struct Table {
     pub foreign_keys: Vec<ForeignKey>,
     /// `fillfactor`, if given.
     pub fillfactor: Option<u32>,
+    /// Its size is known to the planner: an index was built on it, or it was analysed, when it had
+    /// rows. A small table is then read from end to end, whatever its indexes.
+    pub counted: bool,
 }
 
 impl Table {

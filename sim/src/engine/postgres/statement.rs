@@ -336,7 +336,12 @@ impl Postgres {
 
     /// Commits the open transaction.
     pub(super) fn commit(&mut self, session: SessionId, attempt: &mut Attempt) -> Result<(), Halt> {
-        self.run_deferred(session, attempt, |_| true)?;
+        let checked = self.run_deferred(session, attempt, |_| true);
+        if let Err(Halt::Error(_)) = &checked {
+            // A commit that fails is a rollback, and the block is over.
+            self.store.abort_block(session);
+        }
+        checked?;
         self.store.commit_block(session);
         Ok(())
     }

@@ -74,6 +74,21 @@ impl Store {
         self.world.fingerprint()
     }
 
+    /// Some program can see transaction ids or places of rows (`pg_current_xact_id`, `xmin`, `ctid`,
+    /// ...): from now on numbers count in the fingerprint, and steps that hand them out depend on each
+    /// other. Not undone.
+    pub fn show_numbers(&mut self) {
+        self.world.set_exact(SERVER);
+    }
+
+    /// A transaction id or a version's position was handed out, or a transaction id has ended.
+    pub(super) fn number_handed_out(&mut self) {
+        if self.world.is_exact() {
+            self.world.touch(SERVER);
+            self.world.footprint.write(name::XIDS);
+        }
+    }
+
     /// Starts recording a step's footprint.
     pub fn begin_footprint(&mut self) {
         self.world.footprint.begin();

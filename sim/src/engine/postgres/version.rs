@@ -88,6 +88,9 @@ pub struct Version {
     pub table: RelId,
     /// Its place: versions of a table lie in ascending order. Not canonical; ranks are.
     pub position: u64,
+    /// The place of the first version of its chain of updates that changed no indexed column (a HOT
+    /// chain): what an index finds of the row is found in this place.
+    pub root: u64,
     /// The stored columns.
     pub row: Row,
     /// The digest of `row`.
@@ -162,6 +165,12 @@ impl Version {
     /// Adds its canonical content to the digest of its heap.
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         digest.wide(self.row_digest);
+        if world.is_exact() {
+            (self.xmin, self.position).hash(digest);
+            for holder in &self.holders {
+                holder.xid.hash(digest);
+            }
+        }
         if self.is_at_rest() {
             return;
         }

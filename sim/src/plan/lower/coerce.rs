@@ -93,10 +93,10 @@ impl Lowering<'_> {
             modifier: target.modifier,
             at,
         };
-        if same_modifier
-            && (is_binary(typed.ty, target.ty) || widening)
-            && target.ty != Type::RegClass
-        {
+        // A `regclass` is a name here and an `oid` a number: what is binary on the server is not.
+        let by_name =
+            typed.ty != target.ty && (typed.ty == Type::RegClass || target.ty == Type::RegClass);
+        if same_modifier && (is_binary(typed.ty, target.ty) || widening) && !by_name {
             return Ok(result(typed.expr));
         }
         if let Some(host) = self.host_cast(&typed, target.ty)? {

@@ -12,13 +12,16 @@
 
 use std::rc::Rc;
 
-use rowlock_model::Row;
+use rowlock_model::{Row, Value};
 
 use super::bound::{Around, Bound};
 use super::{Exec, Flow, Stop};
-use crate::plan::expr::{self, Scope};
+use crate::engine::postgres::{VersionId, compare_values};
+use crate::plan::catalog::Table;
+use crate::plan::expr::{self, Compare, Expr, Host as _, Scope, SetFunction};
 use crate::plan::query::{
-    Access, Conjunct, From, Join, KeyCondition, RangeEntry, RangeKind, Source,
+    Access, Body, Conjunct, CteBody, From, Join, KeyCondition, KeyOp, Query, RangeEntry, RangeKind,
+    Source,
 };
 
 /// What takes the rows of a source.
@@ -93,7 +96,7 @@ impl Exec<'_> {
                 },
             ),
             Some(from) => {
-                let stages = stages(source, from);
+                let stages = self.stages(source, from);
                 self.stage(input, &stages, 0, &mut kept, &mut bound, sink)
             }
         }
@@ -281,8 +284,15 @@ impl Exec<'_> {
             bound[index] = fixed[index].clone();
             sink(self, bound)?
         } else if let RangeKind::Table(table) = &entry.kind {
-            let keys = usable_keys(entry, have);
-            self.table_rows(table, keys, input.around, bound, index, sink)?
+            let keys = usable_keys(entry, have).filter(|_| !table.counted);
+            if keys.is_none()
+                && !table.counted
+                && let Some(versions) = self.small_list(input, index, table)?
+            {
+                self.visible_rows(&versions, bound, index, sink)?
+            } else {
+                self.table_rows(table, keys, input.around, bound, index, sink)?
+            }
         } else if have != 0 && !entry.lateral && !matches!(entry.kind, RangeKind::Cte(_)) {
             // The inner side of a join: computed once.
             let rows = match &kept[index] {
@@ -416,32 +426,30 @@ fn clear(node: &From, bound: &mut [Bound]) {
 
 /// The index conditions of an entry that can be computed when the entries in `have` are bound.
 fn usable_keys(entry: &RangeEntry, have: u64) -> Option<(usize, &[KeyCondition])> {
-    match &entry.access {
-        Access::Sequential => None,
-        Access::Index { index, keys } => {
-            let usable = keys
-                .iter()
-                .position(|k| k.uses & !have != 0)
-                .unwrap_or(keys.len());
-            (usable > 0).then_some((*index, &keys[..usable]))
-        }
+    let paths = std::iter::once(&entry.access).chain(&entry.paths);
+    paths.into_iter().find_map(|path| {
+        let Access::Index { index, keys } = path else {
+            return None;
+        };
+        let usable = keys
+            .iter()
+            .position(|k| k.uses & !have != 0)
+            .unwrap_or(keys.len());
+        (usable > 0).then_some((*index, &keys[..usable]))
+    })
+}
+
+/// The entries that `LATERAL` needs before a node.
+fn needs(source: &Source, node: &From) -> u64 {
+    match node {
+        From::Entry(index) if source.range[*index].lateral => (1u64 << index) - 1,
+        _ => 0,
     }
 }
 
-/// What must be bound before a node: for index access on its first key, and for `LATERAL`.
-fn needs(source: &Source, node: &From) -> u64 {
-    let From::Entry(index) = node else { return 0 };
-    let entry = &source.range[*index];
-    let before = if entry.lateral {
-        (1u64 << index) - 1
-    } else {
-        0
-    };
-    match &entry.access {
-        Access::Index { keys, .. } => before | keys.first().map_or(0, |k| k.uses),
-        Access::Sequential => before,
-    }
-}
+/// Up to how many rows a nested loop with index lookups beats a hash join, on tables that were never
+/// analysed.
+const FEW: usize = 5;
 
 fn flatten<'a>(node: &'a From, nodes: &mut Vec<&'a From>, pool: &mut Vec<&'a Conjunct>) {
     match node {
@@ -459,33 +467,157 @@ fn flatten<'a>(node: &'a From, nodes: &mut Vec<&'a From>, pool: &mut Vec<&'a Con
     }
 }
 
-/// Orders the inner joins of a source, and gives every condition to the first stage that binds all
-/// that it reads.
-fn stages<'a>(source: &'a Source, from: &'a From) -> Vec<Stage<'a>> {
-    let mut nodes = Vec::new();
-    let mut pool = Vec::new();
-    flatten(from, &mut nodes, &mut pool);
-    pool.extend(source.filter.iter().filter(|c| c.uses != 0 || c.volatile));
-    let mut have = 0;
-    let mut stages: Vec<Stage<'a>> = Vec::with_capacity(nodes.len());
-    while !nodes.is_empty() {
-        let next = nodes
-            .iter()
-            .position(|node| needs(source, node) & !have == 0)
-            .unwrap_or(0);
-        let node = nodes.remove(next);
-        have |= entries(node);
-        let last = nodes.is_empty();
-        // A volatile condition without rows belongs to the complete row.
-        let (checks, rest) = pool.into_iter().partition(|c| {
-            if c.uses == 0 {
-                last
-            } else {
-                c.uses & !have == 0
-            }
-        });
-        pool = rest;
-        stages.push(Stage { node, checks });
+impl Exec<'_> {
+    /// Orders the inner joins of a source, and gives every condition to the first stage that binds
+    /// all that it reads.
+    ///
+    /// The order is the one written, except that a table which can be looked up through an index for
+    /// each of a few rows comes after what yields those rows.
+    fn stages<'a>(&self, source: &'a Source, from: &'a From) -> Vec<Stage<'a>> {
+        let mut nodes = Vec::new();
+        let mut pool = Vec::new();
+        flatten(from, &mut nodes, &mut pool);
+        pool.extend(source.filter.iter().filter(|c| c.uses != 0 || c.volatile));
+        let few = (0..source.range.len())
+            .filter(|i| self.yields_few(&source.range[*i]))
+            .fold(0u64, |set, i| set | 1 << i);
+        let mut have = 0;
+        let mut stages: Vec<Stage<'a>> = Vec::with_capacity(nodes.len());
+        while !nodes.is_empty() {
+            let ready = |node: &&From| needs(source, node) & !have == 0;
+            let next = nodes
+                .iter()
+                .position(|node| ready(node) && !is_looked_up(source, node, few & !have))
+                .or_else(|| nodes.iter().position(ready))
+                .unwrap_or(0);
+            let node = nodes.remove(next);
+            have |= entries(node);
+            let last = nodes.is_empty();
+            // A volatile condition without rows belongs to the complete row.
+            let (checks, rest) = pool.into_iter().partition(|c| {
+                if c.uses == 0 {
+                    last
+                } else {
+                    c.uses & !have == 0
+                }
+            });
+            pool = rest;
+            stages.push(Stage { node, checks });
+        }
+        stages
     }
-    stages
+
+    /// Whether an entry yields a few rows at most, by what can be said without statistics.
+    fn yields_few(&self, entry: &RangeEntry) -> bool {
+        match &entry.kind {
+            // Known to be small.
+            RangeKind::Table(table) if table.counted => true,
+            RangeKind::Table(table) => match &entry.access {
+                Access::Index { index, keys } => {
+                    let index = &table.indexes[*index];
+                    index.unique && is_whole(index.keys.len(), keys)
+                }
+                Access::Sequential => false,
+            },
+            RangeKind::Subquery(query) => is_few(query),
+            RangeKind::Cte(id) => match self.info.ctes.get(id.0 as usize).map(|c| &c.body) {
+                Some(CteBody::Query(query)) => is_few(query),
+                _ => false,
+            },
+            RangeKind::Function { function, .. } => *function == SetFunction::Scalar,
+            RangeKind::Virtual(_) | RangeKind::Sequence(_) => false,
+        }
+    }
+
+    /// `column IN (SELECT .. LIMIT n)` with a small n and an index on the column: the rows in the
+    /// order of the index, each value looked up once. The sub-select runs before any row is read.
+    fn small_list(
+        &mut self,
+        input: Input<'_>,
+        entry: usize,
+        table: &Table,
+    ) -> Result<Option<Vec<VersionId>>, Stop> {
+        for conjunct in &input.source.filter {
+            let Expr::AnyOfRows {
+                op: Compare::Eq,
+                all: false,
+                left,
+                plan,
+            } = &conjunct.expr
+            else {
+                continue;
+            };
+            let [
+                (
+                    Expr::Column {
+                        level: 0,
+                        entry: e,
+                        column,
+                    },
+                    _,
+                ),
+            ] = &left[..]
+            else {
+                continue;
+            };
+            if *e as usize != entry || !plan.once || !is_few(&plan.query) {
+                continue;
+            }
+            let column = *column as usize;
+            let index = table.indexes.iter().find(|i| {
+                i.predicate.is_none()
+                    && i.unique
+                    && i.keys.len() == 1
+                    && i.keys[0].column == Some(column)
+            });
+            let Some(index) = index else { continue };
+            let scope = input.around.scope();
+            let rows = self.rows(plan, &scope)?;
+            let mut values: Vec<Value> = rows
+                .iter()
+                .map(|row| row[0].clone())
+                .filter(|v| !v.is_null())
+                .collect();
+            values.sort_by(compare_values);
+            values.dedup_by(|a, b| compare_values(a, b).is_eq());
+            let mut versions = Vec::new();
+            for value in values {
+                versions.extend(self.store.index_lookup(index.id, &[value], false));
+            }
+            return Ok(Some(versions));
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a table without other access is looked up for the rows of entries that yield few.
+fn is_looked_up(source: &Source, node: &From, few: u64) -> bool {
+    let From::Entry(index) = node else {
+        return false;
+    };
+    let entry = &source.range[*index];
+    let is_counted = matches!(&entry.kind, RangeKind::Table(table) if table.counted);
+    (entry.access == Access::Sequential || is_counted)
+        && entry.paths.iter().any(|path| match path {
+            Access::Index { keys, .. } => {
+                let needed = keys.first().map_or(0, |k| k.uses);
+                needed != 0 && needed & !few == 0
+            }
+            Access::Sequential => false,
+        })
+}
+
+/// Whether every key of an index has an equality.
+pub(super) fn is_whole(keys: usize, conditions: &[KeyCondition]) -> bool {
+    (0..keys).all(|i| conditions.iter().any(|c| c.key == i && c.op == KeyOp::Eq))
+}
+
+/// Whether a query yields a few rows at most by its text.
+fn is_few(query: &Query) -> bool {
+    if let Body::Values(rows) = &query.body
+        && rows.len() <= FEW
+    {
+        return true;
+    }
+    matches!(&query.limit, Some(Expr::Const(Value::Int(n))) if *n <= FEW as i64)
 }

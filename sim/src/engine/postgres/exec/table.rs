@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Row, Value};
 
 use super::bound::{Around, Bound};
-use super::source::Sink;
+use super::source::{Sink, is_whole};
 use super::{Exec, Flow, Stop};
-use crate::engine::postgres::{VersionId, compare_values};
+use crate::engine::postgres::VersionId;
 use crate::plan::catalog::{RelationId, Sequence, Table};
 use crate::plan::expr::{Scope, SystemColumn};
 use crate::plan::query::{KeyCondition, KeyOp};
@@ -40,7 +40,8 @@ impl Exec<'_> {
         }
     }
 
-    fn visible_rows(
+    /// Binds `entry` to every visible one of some versions.
+    pub(super) fn visible_rows(
         &mut self,
         items: &[VersionId],
         bound: &mut [Bound],
@@ -60,7 +61,8 @@ impl Exec<'_> {
     }
 
     /// The versions that an index gives for the conditions; more than these may be given, never
-    /// fewer.
+    /// fewer. Unless at most one row can match they come in the physical order of their chains: the server builds a
+    /// bitmap of them first.
     fn index_rows(
         &mut self,
         table: &Table,
@@ -71,49 +73,54 @@ impl Exec<'_> {
     ) -> Result<Vec<VersionId>, Stop> {
         let index = &table.indexes[index];
         let mut prefix: Vec<Value> = Vec::with_capacity(keys.len());
+        let mut among: Option<Arc<[Value]>> = None;
         for (position, condition) in keys.iter().enumerate() {
             if condition.key != position {
                 break;
             }
-            let value = match condition.op {
-                KeyOp::Eq | KeyOp::Any => self.evaluate(&condition.operand, bound, around)?,
-                KeyOp::IsNull => Value::Null,
-                KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge => break,
-            };
             match condition.op {
-                KeyOp::Eq if value.is_null() => return Ok(Vec::new()),
-                KeyOp::Any => {
-                    let Value::Array(items) = value else {
+                KeyOp::Eq => {
+                    let value = self.evaluate(&condition.operand, bound, around)?;
+                    if value.is_null() {
                         return Ok(Vec::new());
-                    };
-                    // Each distinct element once, in the order of the index.
-                    let mut items: Vec<Value> =
-                        items.iter().filter(|v| !v.is_null()).cloned().collect();
-                    items.sort_by(compare_values);
-                    items.dedup_by(|a, b| compare_values(a, b).is_eq());
-                    if index.keys[position].descending {
-                        items.reverse();
                     }
-                    let mut found = Vec::new();
-                    for item in items {
-                        prefix.push(item);
-                        found.extend(self.store.index_lookup(index.id, &prefix, false));
-                        prefix.pop();
-                    }
-                    return Ok(found);
+                    prefix.push(value);
                 }
-                _ => prefix.push(value),
+                KeyOp::IsNull => prefix.push(Value::Null),
+                KeyOp::Any => {
+                    match self.evaluate(&condition.operand, bound, around)? {
+                        Value::Array(items) => among = Some(items),
+                        _ => return Ok(Vec::new()),
+                    }
+                    break;
+                }
+                KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge => break,
             }
         }
-        Ok(if prefix.is_empty() {
-            self.store
-                .index_scan(index.id, false)
-                .iter()
-                .map(|entry| entry.version)
-                .collect()
-        } else {
-            self.store.index_lookup(index.id, &prefix, false)
-        })
+        let mut found: Vec<VersionId> = match among {
+            Some(items) => {
+                let mut found = Vec::new();
+                for item in items.iter().filter(|v| !v.is_null()) {
+                    prefix.push(item.clone());
+                    found.extend(self.store.index_lookup(index.id, &prefix, false));
+                    prefix.pop();
+                }
+                found
+            }
+            None if prefix.is_empty() => {
+                let entries = self.store.index_scan(index.id, false);
+                entries.iter().map(|entry| entry.version).collect()
+            }
+            None => self.store.index_lookup(index.id, &prefix, false),
+        };
+        if !(index.unique && is_whole(index.keys.len(), keys)) && found.len() > 1 {
+            found.sort_unstable_by_key(|v| {
+                let version = self.store.version(*v);
+                (version.root, version.position)
+            });
+            found.dedup();
+        }
+        Ok(found)
     }
 
     /// The row of a sequence read as a table.

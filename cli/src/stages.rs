@@ -1,0 +1,65 @@
+//! Where schedules are run: opens stages on the simulator and on live servers.
+
+use rowlock_model::Dialect;
+use rowlock_real::RealStage;
+use rowlock_scenarios::stage::Stage;
+use rowlock_sim::engine::postgres::Postgres;
+use rowlock_sim::stage::SimStage;
+
+use crate::config::Target;
+use crate::exit::Failure;
+
+/// A stage on the simulator; `None` for a database that is not simulated.
+pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
+    match dialect {
+        Dialect::Postgres => Some(Box::new(SimStage::new(
+            "simulated PostgreSQL 15",
+            Postgres::default,
+        ))),
+        Dialect::MySql | Dialect::MariaDb | Dialect::Sqlite => None,
+    }
+}
+
+/// The stage of a run, opened when it is first needed and used for all of its schedules.
+pub(crate) struct Stages<'a> {
+    target: &'a Target,
+    open: Vec<(Dialect, Box<dyn Stage>)>,
+}
+
+impl Stages<'_> {
+    /// No stage is open yet.
+    pub(crate) fn new(target: &Target) -> Stages<'_> {
+        Stages {
+            target,
+            open: Vec::new(),
+        }
+    }
+
+    /// The stage for schedules of a database.
+    ///
+    /// # Errors
+    /// The server does not start, cannot be reached or may not be used, or the database is not
+    /// simulated.
+    pub(crate) fn of(&mut self, dialect: Dialect) -> Result<&mut dyn Stage, Failure> {
+        let at = match self.open.iter().position(|(open, _)| *open == dialect) {
+            Some(at) => at,
+            None => {
+                let stage = self.start(dialect)?;
+                self.open.push((dialect, stage));
+                self.open.len() - 1
+            }
+        };
+        Ok(&mut *self.open[at].1)
+    }
+
+    fn start(&self, dialect: Dialect) -> Result<Box<dyn Stage>, Failure> {
+        match self.target {
+            Target::Simulator => simulated(dialect)
+                .ok_or_else(|| Failure::Environment(format!("{dialect} is not simulated"))),
+            Target::Live(target) => match RealStage::open(target) {
+                Ok(stage) => Ok(Box::new(stage)),
+                Err(error) => Err(Failure::Environment(error.message)),
+            },
+        }
+    }
+}
