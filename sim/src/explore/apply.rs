@@ -13,7 +13,7 @@ use super::world::{
     Budget, Client, Flaw, Happened, Line, Phase, Process, Timer, World, broken, open_session,
     terminated,
 };
-use crate::database::{Answer, Database, Internal, Progress, Request};
+use crate::database::{Answer, Database, Footprint, Internal, Progress, Request};
 use crate::host::{Event, Finish, Given};
 
 /// Rounds of a step function without a request after which it counts as spinning.
@@ -90,12 +90,16 @@ impl<D: Database> World<D> {
         self.db.begin_footprint();
         let result = run(&mut self.db);
         let process = self.lines[line].process;
-        for object in self.db.footprint().writes {
-            let first = *self.contention.writers.entry(object).or_insert(process);
-            if first != process {
-                self.contention.found = true;
-            }
+        let footprint = self.db.footprint();
+        self.db.end_footprint();
+        let Footprint { reads, writes } = footprint;
+        for object in reads.iter().chain(&writes) {
+            self.contention.found |= self.contention.writers.iter().any(|(other, writer)| {
+                other == object && *writer != process && *object >= Footprint::SHARED_BELOW
+            });
         }
+        let written = writes.into_iter().map(|object| (object, process));
+        self.contention.writers.extend(written);
         result
     }
 

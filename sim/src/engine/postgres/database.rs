@@ -563,6 +563,10 @@ impl Database for Postgres {
         self.store.begin_footprint();
     }
 
+    fn end_footprint(&mut self) {
+        self.store.end_footprint();
+    }
+
     fn footprint(&self) -> Footprint {
         self.store.footprint()
     }

@@ -359,18 +359,15 @@ impl Postgres {
         let Some(prepared) = prepared else {
             return Err(errors::undefined_prepared(name).into());
         };
-        if !args.is_empty() || !prepared.types.is_empty() {
-            return Err(DbError::unsupported(
-                "EXECUTE with arguments",
-                Some(parsed.statement.offset),
-            )
-            .into());
+        let mut values = Vec::with_capacity(args.len());
+        for arg in args {
+            values.push(self.constant(session, arg, attempt)?);
         }
         let statements = self.script(&prepared.statement)?;
         match &statements[..] {
             [statement] => {
                 let statement = Rc::clone(statement);
-                self.data(session, &statement, &[], attempt)
+                self.data(session, &statement, &values, attempt)
             }
             _ => Err(DbError::unsupported(
                 "PREPARE of several statements",
@@ -378,6 +375,32 @@ impl Postgres {
             )
             .into()),
         }
+    }
+}
+
+impl Postgres {
+    /// The value of an argument of `EXECUTE`: an expression without rows, which cannot wait.
+    fn constant(
+        &mut self,
+        session: SessionId,
+        text: &str,
+        attempt: &Attempt,
+    ) -> Result<Value, Halt> {
+        let statements = self.script(&format!("SELECT {text}"))?;
+        let [statement] = &statements[..] else {
+            return Err(DbError::unsupported("this argument of EXECUTE", None).into());
+        };
+        let statement = Rc::clone(statement);
+        let mut inner = Attempt {
+            fresh: attempt.fresh,
+            ..Attempt::first(session, attempt.start_micros)
+        };
+        let before = self.store.xact(session).snapshots.len();
+        let reply = self.data(session, &statement, &[], &mut inner)?;
+        let kept = self.store.session(session).transaction;
+        let kept = usize::from(kept.is_some_and(|t| t.snapshot.is_some()));
+        self.store.keep_snapshots(session, before.max(kept));
+        Ok(reply.scalar().cloned().unwrap_or(Value::Null))
     }
 }
 

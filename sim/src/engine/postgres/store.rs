@@ -94,6 +94,11 @@ impl Store {
         self.world.footprint.begin();
     }
 
+    /// Stops recording.
+    pub fn end_footprint(&mut self) {
+        self.world.footprint.off();
+    }
+
     /// The footprint since [`begin_footprint`](Self::begin_footprint).
     pub fn footprint(&self) -> Footprint {
         self.world.footprint.footprint()

@@ -46,7 +46,7 @@ impl Exec<'_> {
             PlanKind::Ddl(ddl) => self.ddl(ddl)?,
         };
         self.fire_events()?;
-        if self.info.writes {
+        if self.info.writes || matches!(plan.kind, PlanKind::Ddl(_)) {
             // Nothing can wait any more: this happens once.
             self.store.advance_command(self.session);
         }
