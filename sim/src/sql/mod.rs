@@ -114,6 +114,9 @@ fn parse_one(
     let mut folded = locks::fold(text, part)?;
     if dialect == Dialect::Postgres {
         postgres::refuse_foreign(text, &mut folded, next)?;
+        let gap = postgres::known_gap(&folded);
+        let folded = postgres::end_select_lists(folded);
+        return parse_data(text, folded, next, dialect).map_err(|e| gap.unwrap_or(e));
     }
     parse_data(text, folded, next, dialect)
 }
