@@ -67,7 +67,7 @@ fn expect_exit(output: &Output, code: i32) -> TestResult {
 fn refuses() -> TestResult {
     let server = PostgresServer::start()?;
     let socket = server.directory().display().to_string();
-    let url = format!("postgres://postgres:s3cret@/postgres?host={socket}");
+    let url = format!("postgres://postgres:s3cret@localhost/postgres?host={socket}");
     let output = rowlock(&["replay", "cli/tests/cmd/check.in/race.toml", "--on", &url]);
     expect_exit(&output, 4)?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
