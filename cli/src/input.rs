@@ -44,7 +44,7 @@ pub(crate) fn specs(paths: &[PathBuf]) -> Result<Vec<(Source, Spec)>, Failure> {
                 Ok(spec) => specs.push((source, spec)),
                 Err(error) => problems.extend(diagnostics(&error)),
             },
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     if problems.is_empty() {
