@@ -151,6 +151,9 @@ fn parse_one(
     if dialect == Dialect::Postgres {
         arbiter::fold(&mut folded);
         postgres::refuse_foreign(text, &mut folded, next)?;
+        let gap = postgres::known_gap(&folded);
+        let folded = postgres::end_select_lists(folded);
+        return parse_data(text, folded, next, dialect).map_err(|e| gap.unwrap_or(e));
     }
     parse_data(text, folded, next, dialect)
 }
