@@ -26,6 +26,14 @@ impl Heap {
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         digest.word(u64::from(self.rel.0));
         digest.word(self.items.len() as u64);
+        for index in &self.indexes {
+            // An index that was never used has no page; all else follows from the rows.
+            if let Some(Object::Index(index)) =
+                world.find(Key::Index(*index)).map(|slot| world.read(slot))
+            {
+                digest.word(u64::from(index.rooted));
+            }
+        }
         for item in &self.items {
             if let Object::Version(version) = world.read(*item) {
                 version.digest(world, digest);
@@ -161,9 +169,9 @@ impl Store {
         }
     }
 
-    /// The `ctid` of a version, as page and item. All on one page so far.
+    /// The `ctid` of a version, as page and item.
     pub fn ctid(&self, version: VersionId) -> (u32, u32) {
-        (0, Store::rank(&self.world, version) as u32 + 1)
+        self.place_of(version)
     }
 
     /// Whether a version is visible under a snapshot of `session`.
@@ -264,11 +272,20 @@ impl Store {
             death: None,
             next: None,
             prev,
+            hot: false,
         };
         let id = self.world.create(None, Object::Version(version));
         self.heap_mut(rel).items.push(id);
         self.note_touched(session, id);
         id
+    }
+
+    /// `new` replaced `old` and changed nothing that an index has: if it is on the same page, no index
+    /// gets an entry for it.
+    pub(super) fn stay_on_page(&mut self, old: VersionId, new: VersionId) {
+        if !self.version(new).hot && self.fits_beside(old, new) {
+            self.version_mut(new).hot = true;
+        }
     }
 
     /// Removes a version that nobody can see any more, with its index entries. What pointed to it

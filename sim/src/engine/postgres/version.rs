@@ -107,6 +107,9 @@ pub struct Version {
     pub next: Option<VersionId>,
     /// The version that it replaced, while that exists.
     pub prev: Option<VersionId>,
+    /// It lies on the page of the version that it replaced and has the same keys (HOT): no index has
+    /// an entry for it of its own.
+    pub hot: bool,
 }
 
 impl Version {
@@ -188,6 +191,9 @@ impl Version {
         }
         if let Some(next) = self.next {
             digest.word(Store::rank(world, next));
+        }
+        if self.hot && self.prev.is_some() {
+            digest.word(1);
         }
     }
 }
