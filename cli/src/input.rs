@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rowlock_reports::Diagnostic;
 use rowlock_scenarios::schedule::ScheduleFile;
+use rowlock_scenarios::spec::Spec;
 use rowlock_scenarios::{FileError, Scenario, Source};
 
 use crate::exit::Failure;
@@ -25,6 +26,29 @@ pub(crate) fn scenarios(paths: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
     }
     if problems.is_empty() {
         Ok(scenarios)
+    } else {
+        Err(Failure::Files(problems))
+    }
+}
+
+/// Reads every isolation spec that `paths` name.
+///
+/// # Errors
+/// Every problem of every file; nothing is run if one of them is wrong.
+pub(crate) fn specs(paths: &[PathBuf]) -> Result<Vec<(Source, Spec)>, Failure> {
+    let mut problems = Vec::new();
+    let mut specs = Vec::new();
+    for file in files(paths, &["spec"])? {
+        match source(&file) {
+            Ok(source) => match Spec::parse(&source) {
+                Ok(spec) => specs.push((source, spec)),
+                Err(error) => problems.extend(diagnostics(&error)),
+            },
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() {
+        Ok(specs)
     } else {
         Err(Failure::Files(problems))
     }

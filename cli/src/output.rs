@@ -33,7 +33,7 @@ impl Output {
     /// Looks at the terminal and the environment once.
     pub(crate) fn new(global: &Global) -> Output {
         let colour_output = wanted(global.color, || AutoStream::choice(&io::stdout()));
-        let width = terminal_size::terminal_size().map(|(w, _)| usize::from(w.0));
+        let width = terminal_size::terminal_size_of(io::stdout()).map(|(w, _)| usize::from(w.0));
         Output {
             manner: Manner {
                 width: width.unwrap_or(WIDTH_WITHOUT_TERMINAL).clamp(40, 200),

@@ -185,6 +185,11 @@ fn every_module_file_is_part_of_a_crate() {
             .iter()
             .filter(|p| root().join(p).exists())
             .any(|p| read(p).lines().any(|l| declares(l, &name)));
+        let path = format!("#[path = \"{name}.rs\"]");
+        let siblings = with_extension("rs")
+            .into_iter()
+            .filter(|f| f.parent() == Some(folder));
+        let declared = declared || siblings.into_iter().any(|f| read(&f).contains(&path));
         if !declared {
             complaints.push(format!("{}: no `mod {name}` leads here", file.display()));
         }
@@ -210,9 +215,13 @@ fn every_shared_dependency_is_used() {
     let mut used = BTreeSet::new();
     for manifest in files().iter().filter(|f| f.ends_with("Cargo.toml")) {
         let manifest: toml::Table = read(manifest).parse().unwrap();
-        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
-            if let Some(table) = manifest.get(section).and_then(toml::Value::as_table) {
-                used.extend(table.keys().cloned());
+        let targets = manifest.get("target").and_then(toml::Value::as_table);
+        let targets = targets.into_iter().flat_map(toml::Table::values);
+        for table in targets.filter_map(toml::Value::as_table).chain([&manifest]) {
+            for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+                if let Some(table) = table.get(section).and_then(toml::Value::as_table) {
+                    used.extend(table.keys().cloned());
+                }
             }
         }
     }
@@ -272,7 +281,7 @@ fn is_release(heading: &str) -> bool {
     bracketed && numbers && parts.len() == 3 && parts.iter().all(|p| p.parse::<u32>().is_ok())
 }
 
-/// Golden scripts live in folders named `testscripts` or `golden`; each of their sub-folders must be
+/// Golden scripts live in folders named `scripts`, `testscripts` or `golden`; each of their sub-folders must be
 /// read by a test of the same crate, or they would be compared with nothing.
 #[test]
 fn golden_files_belong_to_a_test() {
@@ -291,7 +300,7 @@ fn golden_files_belong_to_a_test() {
             .collect();
         let Some(at) = parts
             .iter()
-            .position(|p| p == "testscripts" || p == "golden")
+            .position(|p| ["scripts", "testscripts", "golden"].contains(&p.as_str()))
         else {
             continue;
         };

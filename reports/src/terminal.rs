@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anstyle::Style;
-use rowlock_model::schedule::Schedule;
+use rowlock_model::schedule::{Event, Schedule};
 use rowlock_model::verdict::{Bounds, Exploration, Verdict, Violation};
-use rowlock_model::{Dialect, Isolation};
+use rowlock_model::{Dialect, Isolation, Outcome};
 
 use crate::frame::Frame;
 use crate::lanes::Lanes;
@@ -190,15 +190,34 @@ pub fn violation(
         out.push_str(&format!("{:9}{line}\n", ""));
     }
     out.push('\n');
-    out.push_str(&lanes(&violation.schedule, &violation.matters, manner));
-    if !violation.matters.is_empty() {
-        let legend = format!("{} makes up the violation", paint(palette.bad, "●"));
-        out.push_str(&format!("\n{legend}\n"));
+    let (marked, legend) = marked(violation);
+    out.push_str(&lanes(&violation.schedule, &marked, manner));
+    if !marked.is_empty() {
+        out.push_str(&format!("\n{} {legend}\n", paint(palette.bad, "●")));
     }
     if !replay.is_empty() {
         out.push_str(&format!("\nreplay it: {}\n", paint(palette.strong, replay)));
     }
     out
+}
+
+/// The events to mark, and what the mark says: those that make up the violation, or, where that is
+/// not known, those that changed rows.
+fn marked(violation: &Violation) -> (Vec<usize>, &'static str) {
+    if !violation.matters.is_empty() {
+        return (violation.matters.clone(), "makes up the violation");
+    }
+    let changed = |event: &Event| match &event.outcome {
+        Some(Outcome::Done(reply)) => {
+            matches!(&*reply.tag, "INSERT" | "UPDATE" | "DELETE" | "MERGE") && reply.affected > 0
+        }
+        _ => false,
+    };
+    let events = violation.schedule.events.iter().enumerate();
+    let marked = events
+        .filter(|(_, event)| changed(event))
+        .map(|(index, _)| index);
+    (marked.collect(), "changed rows")
 }
 
 /// The lanes of a schedule.
@@ -259,9 +278,9 @@ pub fn summary(tally: &Tally, elapsed: Duration, manner: &Manner) -> String {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use rowlock_model::schedule::{Choice, Event, ProcessId, RequestId, Statement};
+    use rowlock_model::Reply;
+    use rowlock_model::schedule::{Choice, ProcessId, RequestId, Statement};
     use rowlock_model::verdict::Counts;
-    use rowlock_model::{Outcome, Reply};
 
     use super::*;
 

@@ -81,6 +81,9 @@ pub struct Wait {
 
 /// The objects that one step read and wrote, as 64-bit names. Two steps of different sessions that
 /// do not conflict commute: same state, same answers, same footprints.
+///
+/// Names below [`Footprint::SHARED_BELOW`] are things of the whole server (the order of commits, the
+/// clock, the schema) that everybody writes: two processes that meet there do not contend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Objects read, ascending, without those written.
@@ -90,6 +93,9 @@ pub struct Footprint {
 }
 
 impl Footprint {
+    /// See [`Footprint`].
+    pub const SHARED_BELOW: u64 = 10;
+
     /// Whether the two steps depend on each other.
     pub fn conflicts(&self, other: &Footprint) -> bool {
         intersects(&self.writes, &other.writes)
@@ -179,8 +185,11 @@ pub trait Database {
     /// tell apart (transaction ids by role, times relative to now where programs cannot see them).
     fn fingerprint(&mut self) -> u128;
 
-    /// Forgets the recorded footprint; call before a step.
+    /// Forgets the recorded footprint and records from now on; call before a step.
     fn begin_footprint(&mut self);
+
+    /// Stops recording: steps whose footprint nobody asks for should not pay for it.
+    fn end_footprint(&mut self);
 
     /// The footprint recorded since [`begin_footprint`](Self::begin_footprint).
     fn footprint(&self) -> Footprint;

@@ -95,7 +95,10 @@ pub struct Toy {
     one: Reply,
     zero: Reply,
     committed: Reply,
-    footprint: Footprint,
+    /// Rows read and written since the footprint was begun, a bit each.
+    read: u64,
+    written: u64,
+    hash: u128,
 }
 
 impl Toy {
@@ -117,7 +120,7 @@ impl Toy {
             ..Reply::default()
         };
         let row = |number| Arc::from([Value::Int(i64::from(number))]);
-        Toy {
+        let mut toy = Toy {
             jobs: vec![
                 Job {
                     state: State::Pending,
@@ -138,8 +141,12 @@ impl Toy {
             one: update(1),
             zero: update(0),
             committed: Reply::tag("COMMIT"),
-            footprint: Footprint::default(),
-        }
+            read: 0,
+            written: 0,
+            hash: 0,
+        };
+        toy.hash = toy.hash_anew();
+        toy
     }
 
     /// With a seeded error.
@@ -151,13 +158,39 @@ impl Toy {
 
     fn set_job(&mut self, at: usize, new: Job) {
         self.journal.push(Old::Job(at as u8, self.jobs[at]));
-        self.jobs[at] = new;
-        self.footprint.writes.push(at as u64);
+        self.put_job(at, new);
+        self.written |= 1 << at;
     }
 
     fn set_client(&mut self, at: usize, new: Client) {
         self.journal.push(Old::Client(at as u8, self.clients[at]));
-        self.clients[at] = new;
+        self.put_client(at, new);
+    }
+
+    fn put_job(&mut self, at: usize, new: Job) {
+        let old = std::mem::replace(&mut self.jobs[at], new);
+        self.hash = self.hash.wrapping_sub(old.hash_at(at));
+        self.hash = self.hash.wrapping_add(new.hash_at(at));
+    }
+
+    fn put_client(&mut self, at: usize, new: Client) {
+        let old = std::mem::replace(&mut self.clients[at], new);
+        self.hash = self.hash.wrapping_sub(old.hash_at(at));
+        self.hash = self.hash.wrapping_add(new.hash_at(at));
+    }
+
+    fn hash_anew(&self) -> u128 {
+        let jobs = self
+            .jobs
+            .iter()
+            .enumerate()
+            .map(|(at, job)| job.hash_at(at));
+        let clients = self
+            .clients
+            .iter()
+            .enumerate()
+            .map(|(at, client)| client.hash_at(at));
+        jobs.chain(clients).fold(0, u128::wrapping_add)
     }
 
     fn publish(&mut self) {
@@ -172,6 +205,7 @@ impl Toy {
             Mutant::ClaimIgnoresLocks | Mutant::ClaimWaits => self.jobs.iter().position(free),
             _ => self.jobs.iter().position(|job| free(job) && job.lock == 0),
         };
+        self.read |= (2 << wanted.unwrap_or(self.jobs.len() - 1)) - 1;
         let Some(at) = wanted else {
             return done(&self.none);
         };
@@ -255,6 +289,20 @@ fn done(reply: &Reply) -> Progress {
     Progress::Done(Answer::Exec(Ok(reply.clone())))
 }
 
+impl Job {
+    fn hash_at(self, at: usize) -> u128 {
+        let word = (self.state as u64) << 16 | u64::from(self.owner) << 8 | u64::from(self.lock);
+        crate::explore::mix(at as u64, word, 1)
+    }
+}
+
+impl Client {
+    fn hash_at(self, at: usize) -> u128 {
+        let word = u64::from(self.gone) << 8 | u64::from(self.waits_for);
+        crate::explore::mix(at as u64, word, 2)
+    }
+}
+
 impl Database for Toy {
     fn dialect(&self) -> Dialect {
         Dialect::Postgres
@@ -262,8 +310,10 @@ impl Database for Toy {
 
     fn connect(&mut self, _: Option<Isolation>) -> SessionId {
         self.journal.push(Old::Connected);
+        let at = self.clients.len();
         self.clients.push(Client::default());
-        SessionId(self.clients.len() as u8 - 1)
+        self.hash = self.hash.wrapping_add(Client::default().hash_at(at));
+        SessionId(at as u8)
     }
 
     fn prepare(&mut self, sql: &str) -> StatementId {
@@ -432,9 +482,13 @@ impl Database for Toy {
     fn undo_to(&mut self, mark: Mark) {
         while self.journal.len() > mark.0 {
             match self.journal.pop() {
-                Some(Old::Job(at, old)) => self.jobs[usize::from(at)] = old,
-                Some(Old::Client(at, old)) => self.clients[usize::from(at)] = old,
-                Some(Old::Connected) => drop(self.clients.pop()),
+                Some(Old::Job(at, old)) => self.put_job(usize::from(at), old),
+                Some(Old::Client(at, old)) => self.put_client(usize::from(at), old),
+                Some(Old::Connected) => {
+                    let at = self.clients.len() - 1;
+                    self.hash = self.hash.wrapping_sub(self.clients[at].hash_at(at));
+                    self.clients.pop();
+                }
                 Some(Old::Now(old)) => self.now_micros = old,
                 Some(Old::Version(old)) => self.version = old,
                 None => {}
@@ -443,27 +497,27 @@ impl Database for Toy {
     }
 
     fn fingerprint(&mut self) -> u128 {
-        let mut sum = 0u128;
-        for (at, job) in self.jobs.iter().enumerate() {
-            let word = (job.state as u64) << 16 | u64::from(job.owner) << 8 | u64::from(job.lock);
-            sum = sum.wrapping_add(crate::explore::mix(at as u64, word, 1));
-        }
-        for (at, client) in self.clients.iter().enumerate() {
-            let word = u64::from(client.gone) << 8 | u64::from(client.waits_for);
-            sum = sum.wrapping_add(crate::explore::mix(at as u64, word, 2));
-        }
-        sum
+        self.hash
     }
 
     fn begin_footprint(&mut self) {
-        self.footprint = Footprint::default();
+        self.read = 0;
+        self.written = 0;
     }
 
+    fn end_footprint(&mut self) {}
+
     fn footprint(&self) -> Footprint {
-        let mut footprint = self.footprint.clone();
-        footprint.writes.sort_unstable();
-        footprint.writes.dedup();
-        footprint
+        let names = |rows: u64| {
+            (0..64)
+                .filter(|at| rows >> at & 1 == 1)
+                .map(|at| at + Footprint::SHARED_BELOW)
+                .collect()
+        };
+        Footprint {
+            reads: names(self.read & !self.written),
+            writes: names(self.written),
+        }
     }
 }
 

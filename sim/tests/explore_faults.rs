@@ -302,3 +302,23 @@ fn a_bound_of_zero_injects_nothing() {
     assert_eq!(found.verdict, Verdict::Holds);
     assert!(found.counts.waits > 0);
 }
+
+#[test]
+fn writers_of_different_tables_do_not_contend() {
+    let write = |table: &'static str| {
+        move |mut worker: Worker| async move {
+            let mut session = worker.session();
+            let sql = format!("UPDATE {table} SET n = n + 1");
+            session.exec(&sql, &[]).await.map(drop)
+        }
+    };
+    let two = || {
+        explorer()
+            .setup("CREATE TABLE other (n INT); INSERT INTO other VALUES (0)")
+            .process("p", write("job"))
+    };
+    let found = run(two().process("q", write("other")));
+    assert_eq!(found.verdict, Verdict::Vacuous("nothing contended".into()));
+    let found = run(two().process("q", write("job")));
+    assert_eq!(found.verdict, Verdict::Holds);
+}

@@ -155,9 +155,11 @@ impl Server {
             let (Internal::Resume(s) | Internal::Expire(s) | Internal::Deadlock(s)) = event;
             let progress = self.database.internal(event);
             let waits = progress == Progress::Waits;
+            let idle = !self.waiting.contains(&s);
             let text = self.progress(s, progress);
-            if waits {
-                // It waits again, for somebody else perhaps: the next line about it tells.
+            if waits || idle {
+                // It waits again, for somebody else perhaps: the next line about it tells. An idle
+                // session that was ended learns it with its next statement.
                 continue;
             }
             for line in text.lines() {

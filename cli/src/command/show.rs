@@ -1,29 +1,61 @@
 //! `rowlock show`: scenarios and their schedules for a person.
 
+use rowlock_model::verdict::Violation;
 use rowlock_reports::style::paint;
-use rowlock_reports::{Lanes, pinned};
+use rowlock_reports::{Lanes, pinned, terminal};
 use rowlock_scenarios::pinned::Pinned;
 use rowlock_scenarios::scenario::{Body, Process, StepAction, Test, When};
+use rowlock_scenarios::schedule::ScheduleFile;
 use rowlock_scenarios::{Case, Scenario};
 
 use crate::args;
 use crate::config::Narrow;
 use crate::exit::{Exit, Failure};
-use crate::input;
+use crate::input::{self, Loaded};
 use crate::output::Output;
 
 /// Draws every case that is meant.
 pub(crate) fn run(args: &args::Show, output: &Output) -> Result<Exit, Failure> {
     let narrow = Narrow::of(&args.narrow)?;
-    for scenario in input::scenarios(&args.paths)? {
-        header(&scenario, output)?;
-        for case in &scenario.cases {
-            if narrow.includes(&case.variant, case.database, case.isolation) {
-                show(case, &args.pinned, output)?;
+    for file in input::schedules(&args.paths)? {
+        match file {
+            Loaded::Scenario(scenario) => {
+                header(&scenario, output)?;
+                for case in &scenario.cases {
+                    if narrow.includes(&case.variant, case.database, case.isolation) {
+                        show(case, &args.pinned, output)?;
+                    }
+                }
             }
+            Loaded::Schedule(path, file) => schedule(&path, &file, output)?,
         }
     }
     Ok(Exit::Met)
+}
+
+/// A schedule file: what it shows, and its lanes.
+fn schedule(path: &str, file: &ScheduleFile, output: &Output) -> Result<(), Failure> {
+    let manner = &output.manner;
+    let target = format!("{}/{}", file.database, file.isolation);
+    if file.property.is_empty() {
+        let title = paint(manner.palette.strong, &file.title);
+        output.line(&format!("{title}  ({target})\n"))?;
+        return output.write(&terminal::lanes(&file.schedule, &file.matters, manner));
+    }
+    let violation = Violation {
+        property: file.property.to_string(),
+        detail: file.detail.to_string(),
+        schedule: file.schedule.clone(),
+        matters: file.matters.clone(),
+    };
+    let replay = format!("rowlock replay {path} --on {}", file.database);
+    output.write(&terminal::violation(
+        &file.title,
+        &target,
+        &violation,
+        &replay,
+        manner,
+    ))
 }
 
 fn header(scenario: &Scenario, output: &Output) -> Result<(), Failure> {

@@ -16,6 +16,7 @@ mod keeper;
 mod lease;
 pub mod mutation;
 mod pool;
+pub mod promise;
 mod row_lock;
 mod settle;
 mod slot;

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use rowlock_model::schedule::{Choice, ProcessId, SessionId};
 use rowlock_model::verdict::{Bounds, Unsupported};
 use rowlock_model::{DbError, ErrorClass, Isolation};
-use rustc_hash::FxHashMap;
 
 use super::error::ExploreError;
 use super::hash::mix;
@@ -94,6 +93,7 @@ enum Old {
 pub(crate) struct WorldMark {
     db: Mark,
     journal: usize,
+    writers: usize,
 }
 
 /// Why a path ends.
@@ -198,12 +198,13 @@ pub(crate) struct World<D> {
     pub(super) internals: Vec<crate::database::Internal>,
 }
 
-/// Whether processes got in each other's way at all.
+/// Whether processes got in each other's way at all: one waited, was refused, or read or wrote what
+/// another one had written on the same path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contention {
     pub(crate) found: bool,
-    /// First process that wrote an object.
-    pub(super) writers: FxHashMap<u64, u8>,
+    /// Objects written on the present path, with the process that did it.
+    pub(super) writers: Vec<(u64, u8)>,
 }
 
 const PROCESS: u64 = 1;
@@ -382,11 +383,13 @@ impl<D: Database> World<D> {
         WorldMark {
             db: self.db.mark(),
             journal: self.journal.len(),
+            writers: self.contention.writers.len(),
         }
     }
 
     pub(crate) fn undo_to(&mut self, mark: WorldMark) {
         self.db.undo_to(mark.db);
+        self.contention.writers.truncate(mark.writers);
         while self.journal.len() > mark.journal {
             let Some(old) = self.journal.pop() else { break };
             match old {

@@ -152,6 +152,9 @@ pub struct Table {
     pub foreign_keys: Vec<ForeignKey>,
     /// `fillfactor`, if given.
     pub fillfactor: Option<u32>,
+    /// Its size is known to the planner: an index was built on it, or it was analysed, when it had
+    /// rows. A small table is then read from end to end, whatever its indexes.
+    pub counted: bool,
 }
 
 impl Table {
@@ -160,37 +163,6 @@ impl Table {
         self.columns
             .iter()
             .position(|c| !c.dropped && &*c.name == name)
-    }
-
-    /// Whether two rows differ in a column that any index has, as a key, in an expression or in the
-    /// predicate. (`INCLUDE` columns count.)
-    pub fn changes_index(
-        &self,
-        old: &[rowlock_model::Value],
-        new: &[rowlock_model::Value],
-    ) -> bool {
-        let differs = |column: usize| old.get(column) != new.get(column);
-        let differs_in = |expr: &Expr| {
-            let mut found = false;
-            super::walk::expr(&mut expr.clone(), 0, &mut |e, _| {
-                if let Expr::Column {
-                    level: 0, column, ..
-                } = e
-                {
-                    found |= differs(*column as usize);
-                }
-                true
-            });
-            found
-        };
-        self.indexes.iter().any(|index| {
-            index.include.iter().any(|c| differs(*c))
-                || index.keys.iter().any(|key| match key.column {
-                    Some(column) => differs(column),
-                    None => differs_in(&key.expr),
-                })
-                || index.predicate.as_ref().is_some_and(differs_in)
-        })
     }
 
     /// Whether a column is part of the key of a unique, non-partial, non-expression index: changing

@@ -18,6 +18,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 pub mod control;
 pub mod locks;
+mod postgres;
 pub mod tokens;
 
 use tokens::{Tokens, at_end, near, start_of};
@@ -110,7 +111,13 @@ fn parse_one(
         }
         _ => return Err(tokens.syntax_error()),
     }
-    let folded = locks::fold(text, part)?;
+    let mut folded = locks::fold(text, part)?;
+    if dialect == Dialect::Postgres {
+        postgres::refuse_foreign(text, &mut folded, next)?;
+        let gap = postgres::known_gap(&folded);
+        let folded = postgres::end_select_lists(folded);
+        return parse_data(text, folded, next, dialect).map_err(|e| gap.unwrap_or(e));
+    }
     parse_data(text, folded, next, dialect)
 }
 

@@ -83,6 +83,9 @@ pub struct World<O: Object> {
     epoch: Cell<u64>,
     sum: u128,
     dirty: Vec<Slot>,
+    /// Whether numbers count that a program normally cannot see, and which object counts the
+    /// counters.
+    exact: Option<Slot>,
     /// The footprint of the current step.
     pub footprint: Recorder,
 }
@@ -99,6 +102,7 @@ impl<O: Object> Default for World<O> {
             epoch: Cell::new(1),
             sum: 0,
             dirty: Vec::new(),
+            exact: None,
             footprint: Recorder::default(),
         }
     }
@@ -278,12 +282,24 @@ impl<O: Object> World<O> {
                         self.index.insert(key, slot);
                     }
                 }
-                Some(Undo::Counters(counters)) => self.counters = counters,
+                Some(Undo::Counters(counters)) => {
+                    self.counters = counters;
+                    self.soil_counting();
+                }
                 None => unreachable!("the length was checked"),
             }
         }
         // What was logged in the undone epoch must be logged again.
         self.epoch.set(self.epoch.get() + 1);
+    }
+
+    /// The object that counts the counters is to be digested again.
+    fn soil_counting(&mut self) {
+        if let Some(slot) = self.exact
+            && !std::mem::replace(&mut self.places[slot.0 as usize].dirty, true)
+        {
+            self.dirty.push(slot);
+        }
     }
 
     fn put_back(&mut self, slot: Slot, object: Rc<O>, digest: u128, dirty: bool) {
@@ -309,6 +325,31 @@ impl<O: Object> World<O> {
             self.index.remove(&key);
         }
         self.free.push(slot);
+    }
+
+    /// Whether the fingerprint counts numbers (of transactions, of versions) instead of roles.
+    #[inline]
+    pub fn is_exact(&self) -> bool {
+        self.exact.is_some()
+    }
+
+    /// From now on the fingerprint counts numbers, because some program can see them, and the object
+    /// in `counting` has the counters in its digest. Is not undone: fingerprints taken before and
+    /// after are not to be compared.
+    pub fn set_exact(&mut self, counting: Slot) {
+        if self.exact.replace(counting).is_some() {
+            return;
+        }
+        for entry in &mut self.log {
+            if let Undo::Write(_, _, _, dirty) | Undo::Remove(_, _, _, _, dirty) = entry {
+                *dirty = true;
+            }
+        }
+        for (at, place) in self.places.iter_mut().enumerate() {
+            if place.object.is_some() && !std::mem::replace(&mut place.dirty, true) {
+                self.dirty.push(Slot(at as u32));
+            }
+        }
     }
 
     /// Forgets how to undo; frees the memory that this takes. Marks taken before become invalid.

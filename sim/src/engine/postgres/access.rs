@@ -3,7 +3,7 @@
 use rowlock_model::Row;
 use rowlock_model::schedule::SessionId;
 
-use super::object::{Key, Object};
+use super::object::{Key, Object, name};
 use super::{RelId, Run, Snapshot, Store, Xid};
 
 impl Store {
@@ -31,7 +31,8 @@ impl Store {
 
     /// The oldest transaction id in progress, and the next one to be handed out: what
     /// `pg_snapshot_xmin` and `pg_snapshot_xmax` give for a snapshot taken now.
-    pub(super) fn xid_bounds(&self) -> (Xid, Xid) {
+    pub(super) fn xid_bounds(&mut self) -> (Xid, Xid) {
+        self.world.footprint.read(name::XIDS);
         let next = Xid(self.world.counters().xid + 1);
         let oldest = (0..self.session_count())
             .map(|s| self.xact(SessionId(s)))

@@ -198,13 +198,7 @@ impl Postgres {
             }
             Block::Idle => Ok(warn(Reply::tag("COMMIT"), NO_TRANSACTION)),
             Block::Implicit | Block::Open => {
-                if let Err(halt) = self.commit(session, attempt) {
-                    if matches!(halt, Halt::Error(_)) {
-                        // A commit that fails ends the block all the same.
-                        self.store.abort_block(session);
-                    }
-                    return Err(halt);
-                }
+                self.commit(session, attempt)?;
                 self.chain(session, chain.then_some(modes), attempt);
                 let reply = Reply::tag("COMMIT");
                 Ok(if block == Block::Implicit {

@@ -1,5 +1,6 @@
 //! Tables: versions in the order in which they were appended.
 
+use std::hash::Hash;
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -38,6 +39,16 @@ impl Heap {
             if let Object::Version(version) = world.read(*item) {
                 version.digest(world, digest);
             }
+        }
+        // Chains keep their place for index scans: that order counts where it is another one.
+        let root = |item: &VersionId| match world.read(*item) {
+            Object::Version(version) => version.root,
+            _ => 0,
+        };
+        if !self.items.is_sorted_by_key(root) {
+            let mut order: Vec<usize> = (0..self.items.len()).collect();
+            order.sort_by_key(|i| root(&self.items[*i]));
+            order.hash(digest);
         }
     }
 
@@ -245,6 +256,15 @@ impl Store {
         self.append_as(rel, row, birth, xmin, prev, session)
     }
 
+    /// Says that a new version changed no indexed column: it belongs to the chain of `old`, if there
+    /// was room for it on the same page.
+    pub fn keep_chain(&mut self, old: VersionId, new: VersionId) {
+        let root = self.version(old).root;
+        if self.version(new).root != root && self.fits_beside(old, new) {
+            self.version_mut(new).root = root;
+        }
+    }
+
     fn append_as(
         &mut self,
         rel: RelId,
@@ -257,6 +277,7 @@ impl Store {
         let counters = self.world.counters_mut();
         counters.position += 1;
         let position = counters.position;
+        self.number_handed_out();
         if self.world.footprint.is_on() {
             self.world.footprint.write(name::tail(rel));
             self.world.footprint.write(name::row_lock(rel, position));
@@ -264,6 +285,7 @@ impl Store {
         let version = Version {
             table: rel,
             position,
+            root: position,
             row_digest: row_digest(&row),
             row,
             birth,
@@ -272,20 +294,11 @@ impl Store {
             death: None,
             next: None,
             prev,
-            hot: false,
         };
         let id = self.world.create(None, Object::Version(version));
         self.heap_mut(rel).items.push(id);
         self.note_touched(session, id);
         id
-    }
-
-    /// `new` replaced `old` and changed nothing that an index has: if it is on the same page, no index
-    /// gets an entry for it.
-    pub(super) fn stay_on_page(&mut self, old: VersionId, new: VersionId) {
-        if !self.version(new).hot && self.fits_beside(old, new) {
-            self.version_mut(new).hot = true;
-        }
     }
 
     /// Removes a version that nobody can see any more, with its index entries. What pointed to it
@@ -308,6 +321,7 @@ impl Store {
                 prev.absorb(death.strength);
             }
         }
+        self.forget_awaited(id);
         let rank = self.heap(rel).rank(&self.world, position);
         let heap = self.heap_mut(rel);
         let removed = heap.items.remove(rank);

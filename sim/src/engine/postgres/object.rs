@@ -78,6 +78,11 @@ impl world::Object for Object {
             Object::Server(server) => {
                 digest = Digest::new(1);
                 server.digest(&mut digest);
+                if world.is_exact() {
+                    let counters = world.counters();
+                    digest.word(u64::from(counters.xid));
+                    digest.word(counters.position);
+                }
             }
             Object::Catalog(catalog) => {
                 digest = Digest::new(2);
@@ -131,7 +136,7 @@ pub(super) mod name {
     pub(crate) const CLOCK: u64 = 2;
     /// The schema.
     pub(crate) const CATALOG: u64 = 3;
-    /// The transaction-id counter, for programs that can see it.
+    /// The counters of transactions and versions, for programs that can see them.
     pub(crate) const XIDS: u64 = 4;
     /// The wait graph: read by deadlock checks, written by whoever starts or ends a wait.
     pub(crate) const WAITS: u64 = 5;

@@ -243,8 +243,15 @@ impl Store {
         }
         let mut state = match run.take_suspended() {
             None => RowLockState::new(version),
-            Some(Suspended::RowLock(state)) => {
-                self.finish_wait(run.session);
+            Some(Suspended::RowLock(mut state)) => {
+                let wait = self.finish_wait(run.session);
+                if let Stage::Newer(newer) = state.stage
+                    && !wait.versions.contains(&Some(newer))
+                {
+                    // Its maker was rolled back.
+                    state.newer_done = true;
+                    state.stage = Stage::Look;
+                }
                 state
             }
             Some(other) => panic!("{other:?} is suspended where a row lock is asked for"),

@@ -53,6 +53,8 @@ pub(super) struct Attempt {
     pub(super) start_micros: i64,
     /// Names the schema of its plan.
     pub(super) stamp: u64,
+    /// Notices that were sent already: a statement that is run again raises them again.
+    pub(super) told: usize,
 }
 
 /// Why a statement did not end with a reply.
@@ -79,6 +81,7 @@ impl Attempt {
             slept: false,
             start_micros,
             stamp: 0,
+            told: 0,
         }
     }
 }
@@ -158,7 +161,11 @@ impl Postgres {
             StatementKind::Control(crate::sql::control::Control::Execute { name, args }) => {
                 self.execute_named(session, name, args, parsed, attempt)?
             }
-            StatementKind::Control(c) => self.control(session, c, parsed, attempt)?,
+            StatementKind::Control(c) => {
+                let reply = self.control(session, c, parsed, attempt)?;
+                self.tell(session, &reply.notices);
+                reply
+            }
             StatementKind::Data(_) => self.data(session, parsed, args, attempt)?,
         };
         let ends = match self.store.session(session).block {
@@ -227,13 +234,16 @@ impl Postgres {
         let notices = std::mem::take(&mut exec.notices);
         let sleeps_until = exec.sleeps_until;
         attempt.run = exec.run;
+        let notices = self.sent(session, notices);
+        self.tell(session, notices.get(attempt.told..).unwrap_or_default());
+        attempt.told = notices.len();
         match result {
             Ok(done) => Ok(Reply {
                 columns: Arc::clone(&planned.columns),
                 rows: done.rows.into(),
                 affected: done.affected,
                 tag: Arc::clone(&planned.tag),
-                notices: self.sent(session, notices),
+                notices,
             }),
             Err(stop) => Err(halt(stop, sleeps_until)),
         }
@@ -364,8 +374,14 @@ impl Postgres {
 
     /// Commits the open transaction.
     pub(super) fn commit(&mut self, session: SessionId, attempt: &mut Attempt) -> Result<(), Halt> {
-        self.run_deferred(session, attempt, |_| true)?;
-        self.store.ssi_prepare(session)?;
+        let checked = self
+            .run_deferred(session, attempt, |_| true)
+            .and_then(|()| Ok(self.store.ssi_prepare(session)?));
+        if let Err(Halt::Error(_)) = &checked {
+            // A commit that fails is a rollback, and the block is over.
+            self.store.abort_block(session);
+        }
+        checked?;
         self.store.commit_block(session);
         Ok(())
     }
@@ -383,18 +399,15 @@ impl Postgres {
         let Some(prepared) = prepared else {
             return Err(errors::undefined_prepared(name).into());
         };
-        if !args.is_empty() || !prepared.types.is_empty() {
-            return Err(DbError::unsupported(
-                "EXECUTE with arguments",
-                Some(parsed.statement.offset),
-            )
-            .into());
+        let mut values = Vec::with_capacity(args.len());
+        for arg in args {
+            values.push(self.constant(session, arg, attempt)?);
         }
         let statements = self.script(&prepared.statement)?;
         match &statements[..] {
             [statement] => {
                 let statement = Rc::clone(statement);
-                self.data(session, &statement, &[], attempt)
+                self.data(session, &statement, &values, attempt)
             }
             _ => Err(DbError::unsupported(
                 "PREPARE of several statements",
@@ -402,6 +415,32 @@ impl Postgres {
             )
             .into()),
         }
+    }
+}
+
+impl Postgres {
+    /// The value of an argument of `EXECUTE`: an expression without rows, which cannot wait.
+    fn constant(
+        &mut self,
+        session: SessionId,
+        text: &str,
+        attempt: &Attempt,
+    ) -> Result<Value, Halt> {
+        let statements = self.script(&format!("SELECT {text}"))?;
+        let [statement] = &statements[..] else {
+            return Err(DbError::unsupported("this argument of EXECUTE", None).into());
+        };
+        let statement = Rc::clone(statement);
+        let mut inner = Attempt {
+            fresh: attempt.fresh,
+            ..Attempt::first(session, attempt.start_micros)
+        };
+        let before = self.store.xact(session).snapshots.len();
+        let reply = self.data(session, &statement, &[], &mut inner)?;
+        let kept = self.store.session(session).transaction;
+        let kept = usize::from(kept.is_some_and(|t| t.snapshot.is_some()));
+        self.store.keep_snapshots(session, before.max(kept));
+        Ok(reply.scalar().cloned().unwrap_or(Value::Null))
     }
 }
 

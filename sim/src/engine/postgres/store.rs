@@ -38,6 +38,9 @@ fn time_digest(micros: i64, digest: &mut Digest) {
 #[derive(Debug)]
 pub struct Store {
     pub(super) world: World<Object>,
+    /// Where the state and the transaction of each session are, for those that were ever opened; an
+    /// undone opening leaves a stale entry, which the next one replaces.
+    slots: Vec<(Slot, Slot)>,
 }
 
 const SERVER: Slot = Slot(0);
@@ -58,7 +61,10 @@ impl Store {
         assert_eq!(slot, CATALOG);
         let slot = world.create(None, Object::Ssi(Ssi::default()));
         assert_eq!(slot, super::ssi::SLOT);
-        Store { world }
+        Store {
+            world,
+            slots: Vec::new(),
+        }
     }
 
     /// See [`World::mark`].
@@ -77,9 +83,29 @@ impl Store {
         self.world.fingerprint()
     }
 
+    /// Some program can see transaction ids or places of rows (`pg_current_xact_id`, `xmin`, `ctid`,
+    /// ...): from now on numbers count in the fingerprint, and steps that hand them out depend on each
+    /// other. Not undone.
+    pub fn show_numbers(&mut self) {
+        self.world.set_exact(SERVER);
+    }
+
+    /// A transaction id or a version's position was handed out, or a transaction id has ended.
+    pub(super) fn number_handed_out(&mut self) {
+        if self.world.is_exact() {
+            self.world.touch(SERVER);
+            self.world.footprint.write(name::XIDS);
+        }
+    }
+
     /// Starts recording a step's footprint.
     pub fn begin_footprint(&mut self) {
         self.world.footprint.begin();
+    }
+
+    /// Stops recording.
+    pub fn end_footprint(&mut self) {
+        self.world.footprint.off();
     }
 
     /// The footprint since [`begin_footprint`](Self::begin_footprint).
@@ -108,10 +134,14 @@ impl Store {
             .sessions
             .checked_add(1)
             .expect("fewer than 256 sessions");
-        self.world
+        let state = self
+            .world
             .create(Some(Key::Session(session)), Object::Session(session, state));
-        self.world
+        let xact = self
+            .world
             .create(Some(Key::Xact(session)), Object::Xact(Xact::new(session)));
+        self.slots.truncate(usize::from(session.0));
+        self.slots.push((state, xact));
         session
     }
 
@@ -139,15 +169,15 @@ impl Store {
     }
 
     fn session_slot(&self, session: SessionId) -> Slot {
-        match self.world.find(Key::Session(session)) {
-            Some(slot) => slot,
+        match self.slots.get(usize::from(session.0)) {
+            Some((state, _)) => *state,
             None => panic!("{session:?} was never opened"),
         }
     }
 
     pub(super) fn xact_slot(&self, session: SessionId) -> Slot {
-        match self.world.find(Key::Xact(session)) {
-            Some(slot) => slot,
+        match self.slots.get(usize::from(session.0)) {
+            Some((_, xact)) => *xact,
             None => panic!("{session:?} was never opened"),
         }
     }

@@ -88,6 +88,9 @@ pub struct Version {
     pub table: RelId,
     /// Its place: versions of a table lie in ascending order. Not canonical; ranks are.
     pub position: u64,
+    /// The place of the first version of its chain of updates that changed no indexed column (a HOT
+    /// chain): what an index finds of the row is found in this place.
+    pub root: u64,
     /// The stored columns.
     pub row: Row,
     /// The digest of `row`.
@@ -107,12 +110,14 @@ pub struct Version {
     pub next: Option<VersionId>,
     /// The version that it replaced, while that exists.
     pub prev: Option<VersionId>,
-    /// It lies on the page of the version that it replaced and has the same keys (HOT): no index has
-    /// an entry for it of its own.
-    pub hot: bool,
 }
 
 impl Version {
+    /// Whether it follows another version of its HOT chain, so that no index has an entry for it.
+    pub fn is_hot(&self) -> bool {
+        self.root != self.position
+    }
+
     /// The update or delete in progress, if any.
     pub fn ender(&self) -> Option<&Holder> {
         let ends = |holder: &&Holder| holder.hold.command().is_some();
@@ -165,6 +170,12 @@ impl Version {
     /// Adds its canonical content to the digest of its heap.
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         digest.wide(self.row_digest);
+        if world.is_exact() {
+            (self.xmin, self.position).hash(digest);
+            for holder in &self.holders {
+                holder.xid.hash(digest);
+            }
+        }
         if self.is_at_rest() {
             return;
         }
@@ -192,7 +203,7 @@ impl Version {
         if let Some(next) = self.next {
             digest.word(Store::rank(world, next));
         }
-        if self.hot && self.prev.is_some() {
+        if self.is_hot() && self.prev.is_some() {
             digest.word(1);
         }
     }

@@ -333,7 +333,9 @@ impl Store {
         }
         match run.take_suspended() {
             None => {}
-            Some(Suspended::Unique(_)) => self.finish_wait(run.session),
+            Some(Suspended::Unique(_)) => {
+                self.finish_wait(run.session);
+            }
             Some(other) => panic!("{other:?} is suspended where a key is checked"),
         }
         if self.world.footprint.is_on() {

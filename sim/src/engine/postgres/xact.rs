@@ -88,6 +88,9 @@ impl Xact {
         digest.word(self.levels.len() as u64);
         for level in &self.levels {
             // What it wrote is told by the versions.
+            if world.is_exact() {
+                level.xids.hash(digest);
+            }
             level.xids.is_empty().hash(digest);
             level.created.hash(digest);
             level.dropped.hash(digest);
@@ -182,6 +185,7 @@ impl Store {
             let counters = self.world.counters_mut();
             counters.xid += 1;
             let xid = Xid(counters.xid);
+            self.number_handed_out();
             let level = &mut self.xact_mut(session).levels[depth];
             level.xids.insert(0, xid);
             level.has_own_xid = true;

@@ -96,6 +96,11 @@ impl<'a> Call<'a> {
                     arg,
                     operator: _,
                 } => (Some(ident(name)), arg),
+                FunctionArg::ExprNamed {
+                    name: ast::Expr::Identifier(name),
+                    arg,
+                    operator: _,
+                } => (Some(ident(name)), arg),
                 FunctionArg::ExprNamed { .. } => {
                     return unsupported("an expression as argument name", self.at);
                 }
@@ -159,6 +164,14 @@ impl Lowering<'_> {
                 let fields = self.fields(&call.args)?;
                 return Ok(Typed::new(Expr::Record(fields), Type::Record, call.at));
             }
+            "row_number" | "rank" | "dense_rank" | "percent_rank" | "cume_dist" | "ntile"
+            | "lag" | "lead" | "first_value" | "last_value" | "nth_value" => {
+                return error(
+                    "42809",
+                    format!("window function {} requires an OVER clause", call.name),
+                    call.at,
+                );
+            }
             "pg_typeof" => return self.type_of(&call),
             "make_interval" if call.names.iter().any(Option::is_some) => {
                 return self.named_interval(&call);
@@ -175,7 +188,14 @@ impl Lowering<'_> {
             | "string_to_table"
             | "jsonb_array_elements"
             | "jsonb_each" => {
-                return unsupported("a set-returning function outside of FROM", call.at);
+                if let Place::Clause(what) = self.level().place {
+                    return error(
+                        "0A000",
+                        format!("set-returning functions are not allowed in {what}"),
+                        call.at,
+                    );
+                }
+                return unsupported("a set-returning function inside an expression", call.at);
             }
             _ => {}
         }

@@ -25,10 +25,6 @@ fn strength(e: &Expr) -> Option<(String, u8)> {
         },
         Expr::TypedString(t) => Some((type_name(&t.data_type), 1)),
         Expr::Interval(_) => Some(("interval".to_owned(), 1)),
-        Expr::Value(v) => match v.value {
-            sqlparser::ast::Value::Boolean(_) => Some(("bool".to_owned(), 1)),
-            _ => None,
-        },
         Expr::Case { else_result, .. } => match else_result.as_deref().and_then(strength) {
             Some((name, 2)) => Some((name, 2)),
             _ => Some(("case".to_owned(), 1)),
@@ -67,7 +63,8 @@ pub(super) fn name_of(e: &Expr) -> String {
 /// The catalogue's name of a type, as a cast names its column.
 fn type_name(ty: &DataType) -> String {
     let text = ty.to_string().to_ascii_lowercase();
-    let base = text.split('(').next().unwrap_or_default().trim();
+    let base = text.split('(').next().unwrap_or_default();
+    let base = base.trim_end_matches("[]").trim();
     match base {
         "int" | "integer" => "int4",
         "bigint" => "int8",
@@ -81,7 +78,7 @@ fn type_name(ty: &DataType) -> String {
         "timestamp without time zone" => "timestamp",
         "timestamp with time zone" => "timestamptz",
         "time without time zone" => "time",
-        other => return other.trim_end_matches("[]").to_owned(),
+        other => other,
     }
     .to_owned()
 }

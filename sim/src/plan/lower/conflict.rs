@@ -35,7 +35,10 @@ impl Lowering<'_> {
                     return error(
                         "42601",
                         "ON CONFLICT DO UPDATE requires inference specification or constraint name",
-                        at,
+                        self.text
+                            .to_ascii_lowercase()
+                            .rfind("on conflict")
+                            .unwrap_or(at),
                     );
                 }
                 self.do_update(table, update)?
@@ -131,7 +134,12 @@ impl Lowering<'_> {
         };
         let mut wanted = Vec::with_capacity(columns.len());
         for name in columns {
-            wanted.push(self.column(name)?.expr);
+            // The server points at the parenthesis.
+            let list = columns
+                .first()
+                .map_or(at, |c| crate::sql::tokens::start_of(c.span));
+            let list = self.parenthesis_before(list);
+            wanted.push(self.column(name).map_err(|e| e.at(list))?.expr);
         }
         let predicate = match predicate {
             Some(tree) => {

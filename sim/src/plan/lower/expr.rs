@@ -98,7 +98,11 @@ impl Lowering<'_> {
                 absent(format.is_some(), "CAST .. FORMAT", at)?;
                 let plain = matches!(kind, ast::CastKind::Cast | ast::CastKind::DoubleColon);
                 absent(!plain, "TRY_CAST", at)?;
-                self.cast(expr, data_type, at)
+                let operator = match kind {
+                    ast::CastKind::DoubleColon => self.cast_place(expr, at),
+                    _ => at,
+                };
+                self.cast(expr, data_type, at, operator)
             }
             Tree::AtTimeZone {
                 timestamp,
@@ -173,7 +177,7 @@ impl Lowering<'_> {
                 };
                 Ok(Typed::new(expr, Type::Bool, at))
             }
-            Tree::Subquery(query) => self.scalar_subquery(query, at),
+            Tree::Subquery(query) => self.scalar_subquery(query, self.parenthesis_before(at)),
             Tree::Tuple(items) => {
                 let items: Vec<&Tree> = items.iter().collect();
                 let fields = self.fields(&items)?;
@@ -211,6 +215,7 @@ impl Lowering<'_> {
                 number(text, at)
             }
             ast::Value::SingleQuotedString(s) | ast::Value::EscapedStringLiteral(s) => open(s),
+            ast::Value::UnicodeStringLiteral(s) => open(s),
             ast::Value::DollarQuotedString(s) => open(&s.value),
             ast::Value::Placeholder(name) => self.parameter(name, at),
             ast::Value::DoubleQuotedString(s) => {
@@ -291,8 +296,45 @@ impl Lowering<'_> {
         }
     }
 
-    fn cast(&mut self, inner: &Tree, ty: &ast::DataType, at: usize) -> Result<Typed, DbError> {
-        let declared = self.data_type(ty, at)?;
+    /// The byte of `::` after an expression.
+    fn cast_place(&self, inner: &Tree, at: usize) -> usize {
+        let mut earlier = 0;
+        let mut tree = inner;
+        while let Tree::Cast {
+            kind: ast::CastKind::DoubleColon,
+            expr,
+            ..
+        } = tree
+        {
+            earlier += 1;
+            tree = expr;
+        }
+        let from = end_place(tree, at);
+        let rest = self.text.get(from..).unwrap_or_default();
+        let found = rest.match_indices("::").nth(earlier);
+        found.map_or(at, |(i, _)| from + i)
+    }
+
+    /// A cast that is written at `at`; its operator (or the word CAST) at `operator`.
+    fn cast(
+        &mut self,
+        inner: &Tree,
+        ty: &ast::DataType,
+        at: usize,
+        operator: usize,
+    ) -> Result<Typed, DbError> {
+        let named = self.text.get(operator..).unwrap_or_default();
+        let named = named.strip_prefix("::").map_or(operator, |rest| {
+            operator + 2 + rest.len() - rest.trim_start().len()
+        });
+        let declared = self.data_type(ty, named)?;
+        // A float of any size, as it stands.
+        if let (Tree::Value(value), Type::Float4 | Type::Float8) = (inner, declared.ty)
+            && let ast::Value::Number(text, false) = &value.value
+        {
+            let value = input::parse(text, declared.ty).map_err(|e| e.at(at))?;
+            return Ok(constant(value, declared.ty, at));
+        }
         // ARRAY[..]::t[] gives the elements their type.
         if let (Tree::Array(array), Type::Array(element)) = (inner, declared.ty) {
             let mut items = Vec::with_capacity(array.elem.len());
@@ -309,8 +351,19 @@ impl Lowering<'_> {
         let mut typed = self.expr(inner)?;
         self.known_param(&mut typed);
         let at = typed.at;
-        let typed = self.explicit(typed, declared)?;
-        Ok(Typed { at, ..typed })
+        let from = typed.ty;
+        match self.coerce(typed, declared, Context::Explicit)? {
+            Some(typed) => Ok(Typed { at, ..typed }),
+            None => error(
+                "42846",
+                format!(
+                    "cannot cast type {} to {}",
+                    self.type_name(from),
+                    self.type_name(declared.ty)
+                ),
+                operator,
+            ),
+        }
     }
 
     fn unary(&mut self, op: UnaryOperator, inner: &Tree, at: usize) -> Result<Typed, DbError> {
@@ -361,13 +414,15 @@ impl Lowering<'_> {
             }
             _ => {}
         }
+        if let BinaryOperator::Custom(symbol) = op {
+            let here = self.operator_place(&[symbol], left, right);
+            let (left, right) = (self.expr(left)?, self.expr(right)?);
+            return self.operator(symbol, left, right, here);
+        }
         let Some(symbol) = symbol(op) else {
-            return unsupported(
-                format!("the operator {op}"),
-                self.operator_place(left, right),
-            );
+            return unsupported(format!("the operator {op}"), at);
         };
-        let here = self.operator_place(left, right);
+        let here = self.operator_place(&spellings(symbol), left, right);
         if let Some(compare) = super::operator::comparison_of(symbol)
             && (is_row(left) || is_row(right))
         {
@@ -403,15 +458,28 @@ impl Lowering<'_> {
         Ok(Typed::new(expr, Type::Bool, at))
     }
 
-    /// The byte of the operator between two operands: the first that is not a blank, a comment or a
-    /// closing parenthesis.
-    fn operator_place(&self, left: &Tree, right: &Tree) -> usize {
-        let from = end_place(left, self.begin);
-        let to = place(right, self.text.len());
-        let between = self.text.get(from..to.max(from)).unwrap_or_default();
-        from + between
-            .find(|c: char| !c.is_whitespace() && c != ')')
-            .unwrap_or(0)
+    /// The byte of an operator: the last of its `spellings` before the right operand. (The tree
+    /// says neither where operators are nor, for some nodes, where the left operand ends.)
+    fn operator_place(&self, spellings: &[&str], left: &Tree, right: &Tree) -> usize {
+        let from = place(left, self.begin);
+        let to = place(right, self.text.len()).max(from);
+        let between = self
+            .text
+            .get(from..to)
+            .unwrap_or_default()
+            .to_ascii_lowercase();
+        let found = spellings.iter().filter_map(|s| between.rfind(s)).max();
+        found.map_or(from, |i| from + i)
+    }
+
+    /// The byte of the parenthesis before `at`, which the tree of a sub-select leaves out.
+    pub(super) fn parenthesis_before(&self, at: usize) -> usize {
+        let before = self.text.get(..at).unwrap_or_default().trim_end();
+        if before.ends_with('(') {
+            before.len() - 1
+        } else {
+            at
+        }
     }
 
     fn is_null(&mut self, inner: &Tree, negated: bool) -> Result<Typed, DbError> {
@@ -483,7 +551,7 @@ impl Lowering<'_> {
         if is_row(left) || is_row(right) {
             return unsupported("IS DISTINCT FROM of rows", at);
         }
-        let here = self.operator_place(left, right);
+        let here = self.operator_place(&["is"], left, right);
         let (left, right) = (self.expr(left)?, self.expr(right)?);
         let (by, left, right) = self.compare(Compare::Eq, left, right, here)?;
         let expr = Expr::Distinct {
@@ -568,9 +636,8 @@ impl Lowering<'_> {
         at: usize,
     ) -> Result<Typed, DbError> {
         let (low_op, high_op) = if negated { ("<", ">") } else { (">=", "<=") };
-        let here = end_place(value, at);
-        let keyword = self.text.get(here..).unwrap_or_default();
-        let here = here + keyword.len() - keyword.trim_start().len();
+        let words: &[&str] = if negated { &["not"] } else { &["between"] };
+        let here = self.operator_place(words, value, low);
         let (value, low, high) = (self.expr(value)?, self.expr(low)?, self.expr(high)?);
         let first = self.operator(low_op, value.clone(), low, here)?.expr;
         let second = self.operator(high_op, value, high, here)?.expr;
@@ -596,7 +663,12 @@ impl Lowering<'_> {
             (true, false) => "~~*",
             (true, true) => "!~~*",
         };
-        let here = self.operator_place(value, pattern);
+        let words: &[&str] = if negated {
+            &["not"]
+        } else {
+            &["like", "ilike"]
+        };
+        let here = self.operator_place(words, value, pattern);
         let (value, pattern) = (self.expr(value)?, self.expr(pattern)?);
         let mut typed = self.operator(symbol, value, pattern, here)?;
         if let Some(escape) = escape {
@@ -628,7 +700,7 @@ impl Lowering<'_> {
         if let Tree::Subquery(query) = strip(right) {
             return self.any_of_rows(left, compare, all, query, at);
         }
-        let here = self.operator_place(left, right);
+        let here = self.operator_place(&spellings(compare.symbol()), left, right);
         let left = self.expr(left)?;
         let mut right = self.expr(right)?;
         self.known_param(&mut right);
@@ -721,7 +793,7 @@ impl Lowering<'_> {
             match probe {
                 e if e == marker => {}
                 Expr::Cast { to, .. } => {
-                    super::query::convert_column(&mut plan.query, i, to.into(), self)?;
+                    super::query::convert_column(&mut plan.query, i, to.into(), here, self)?;
                 }
                 _ => return unsupported("this comparison with a sub-select", here),
             }
@@ -856,6 +928,10 @@ impl Lowering<'_> {
             return self.array_subquery(plan, at);
         }
         if elem.is_empty() {
+            // The tree of an empty array does not say where it is.
+            let lower = self.text.to_ascii_lowercase();
+            let found = lower.get(self.begin..).and_then(|t| t.find("array"));
+            let at = found.map_or(at, |i| self.begin + i);
             return error("42P18", "cannot determine type of empty array", at);
         }
         let mut items = Vec::with_capacity(elem.len());
@@ -979,12 +1055,6 @@ fn number(text: &str, at: usize) -> Result<Typed, DbError> {
         } else {
             Type::Int8
         };
-        // -2147483648 is the negation of a bigint.
-        let ty = if i == i64::from(i32::MIN) {
-            Type::Int8
-        } else {
-            ty
-        };
         return Ok(constant(Value::Int(i), ty, at));
     }
     let value = input::decimal(text).map_err(|e| e.at(at))?;
@@ -1029,6 +1099,14 @@ fn symbol(op: &BinaryOperator) -> Option<&'static str> {
         BinaryOperator::Question => "?",
         _ => return None,
     })
+}
+
+/// How an operator can be written.
+fn spellings(symbol: &str) -> Vec<&str> {
+    match symbol {
+        "<>" => vec!["<>", "!="],
+        other => vec![other],
+    }
 }
 
 /// What a node is called in a refusal.

@@ -411,11 +411,10 @@ impl Lowering<'_> {
             return unsupported("more than 63 tables in one query", at);
         }
         if !shown.is_empty() && self.level().range.iter().any(|e| *e.alias == *shown) {
-            return error(
+            return Err(DbError::postgres(
                 "42712",
                 format!("table name \"{shown}\" specified more than once"),
-                at,
-            );
+            ));
         }
         Ok(())
     }
@@ -460,7 +459,10 @@ impl Lowering<'_> {
                     level.names = names;
                 }
                 self.ctes.extend(later);
-                RangeKind::Subquery(Box::new(lowered?))
+                let lowered = lowered?;
+                let index = self.level().range.len();
+                self.level().inlined.push(index);
+                RangeKind::Subquery(Box::new(lowered))
             }
         };
         self.item(&shown, kind, found.columns, alias, at).map(Some)
@@ -472,7 +474,7 @@ impl Lowering<'_> {
         subquery: &ast::Query,
         alias: Option<&ast::TableAlias>,
     ) -> Result<Item, DbError> {
-        let at = place(subquery, self.begin);
+        let at = self.parenthesis_before(place(subquery, self.begin));
         let Some(alias) = alias else {
             let kind = match &*subquery.body {
                 ast::SetExpr::Values(_) => "VALUES",
@@ -505,7 +507,7 @@ impl Lowering<'_> {
         Ok(item)
     }
 
-    fn function_item(
+    pub(super) fn function_item(
         &mut self,
         name: &ast::ObjectName,
         args: &[ast::FunctionArg],
@@ -718,11 +720,10 @@ fn take_column(
 ) -> Result<NamedColumn, DbError> {
     let mut found = (0..names.columns.len()).filter(|i| *names.columns[*i].name == *name);
     let Some(first) = found.next() else {
-        return error(
+        return Err(DbError::postgres(
             "42703",
             format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
-            at,
-        );
+        ));
     };
     if found.next().is_some() {
         return error(

@@ -146,10 +146,21 @@ fn numbers(name: &str) -> Vec<Candidate> {
             list.push(pure(&[Numeric, Int4], Numeric, F::RoundTo(Rounding::Zero)));
             list
         }
-        "power" | "pow" => vec![pure(&[Float8, Float8], Float8, F::Power)],
-        "sqrt" => vec![pure(&[Float8], Float8, F::SquareRoot)],
-        "exp" => vec![pure(&[Float8], Float8, F::Exp)],
-        "ln" => vec![pure(&[Float8], Float8, F::Ln)],
+        "power" | "pow" => vec![
+            pure(&[Float8, Float8], Float8, F::Power),
+            candidate(&[Numeric, Numeric], Numeric, Build::Refused),
+        ],
+        "sqrt" | "exp" | "ln" => {
+            let function = match name {
+                "sqrt" => F::SquareRoot,
+                "exp" => F::Exp,
+                _ => F::Ln,
+            };
+            vec![
+                pure(&[Float8], Float8, function),
+                candidate(&[Numeric], Numeric, Build::Refused),
+            ]
+        }
         _ => Vec::new(),
     }
 }

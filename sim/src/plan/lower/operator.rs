@@ -22,6 +22,8 @@ pub(super) enum Build {
     Like(bool, bool),
     /// A stateful function.
     Host(HostFunction),
+    /// A function that exists and is not modelled.
+    Refused,
 }
 
 /// An operator or function with its argument types.
@@ -244,7 +246,14 @@ fn binary_operators(symbol: &str) -> Vec<Candidate> {
         "*" => arithmetic(Arithmetic::Multiply),
         "/" => arithmetic(Arithmetic::Divide),
         "%" => arithmetic(Arithmetic::Modulo),
-        "^" => vec![one(&[Float8, Float8], Float8, Function::Power)],
+        "^" => vec![
+            one(&[Float8, Float8], Float8, Function::Power),
+            candidate(
+                &[Type::Numeric, Type::Numeric],
+                Type::Numeric,
+                Build::Refused,
+            ),
+        ],
         "&" => bit_operators(Bits::And),
         "|" => bit_operators(Bits::Or),
         "#" => bit_operators(Bits::Xor),
@@ -602,6 +611,7 @@ impl Lowering<'_> {
                 function,
                 args: exprs,
             },
+            Build::Refused => return unsupported("powers, roots and logarithms of numeric", at),
         };
         Ok(Typed::new(expr, chosen.result, at))
     }

@@ -368,7 +368,7 @@ impl<'c> Lowering<'c> {
             return error(
                 "42601",
                 format!("each {name} query must have the same number of columns"),
-                place(right, self.begin),
+                column_place(right, 0).unwrap_or(self.begin),
             );
         }
         for i in 0..left_query.columns.len() {
@@ -383,12 +383,14 @@ impl<'c> Lowering<'c> {
                             self.type_name(a),
                             self.type_name(b)
                         ),
-                        place(right, self.begin),
+                        column_place(right, i).unwrap_or(self.begin),
                     );
                 }
             };
-            convert_column(&mut left_query, i, ty.into(), self)?;
-            convert_column(&mut right_query, i, ty.into(), self)?;
+            for (query, arm) in [(&mut left_query, left), (&mut right_query, right)] {
+                let at = column_place(arm, i).unwrap_or(self.begin);
+                convert_column(query, i, ty.into(), at, self)?;
+            }
         }
         let columns = left_query.columns.clone();
         let sort = self.sort_by_columns(tail.order, &columns)?;
@@ -651,7 +653,7 @@ impl<'c> Lowering<'c> {
         let mut first = self.arm(left)?;
         for i in 0..first.columns.len() {
             if first.columns[i].ty == Type::Unknown {
-                convert_column(&mut first, i, Type::Text.into(), self)?;
+                convert_column(&mut first, i, Type::Text.into(), at, self)?;
             }
         }
         let columns = renamed(&first.columns, alias, at)?;
@@ -672,7 +674,7 @@ impl<'c> Lowering<'c> {
         for (i, column) in columns.iter().enumerate() {
             let ty = next.columns[i].ty;
             if ty == Type::Unknown {
-                convert_column(&mut next, i, column.ty.into(), self)?;
+                convert_column(&mut next, i, column.ty.into(), at, self)?;
             } else if ty != column.ty {
                 return error(
                     "42804",
@@ -783,6 +785,9 @@ impl<'c> Lowering<'c> {
             Some(at) => error("0A000", format!("{what} cannot be applied to {kind}"), at),
             None => Ok(()),
         };
+        if self.level().inlined.contains(&entry) {
+            return refuse("a WITH query");
+        }
         match &mut self.level().range[entry].kind {
             RangeKind::Table(table) => {
                 let table = table.clone();
@@ -930,7 +935,7 @@ pub(super) fn renamed(
     at: usize,
 ) -> Result<Vec<OutputColumn>, DbError> {
     if alias.columns.len() > columns.len() {
-        return error(
+        return Err(DbError::postgres(
             "42P10",
             format!(
                 "table \"{}\" has {} columns available but {} columns specified",
@@ -938,8 +943,7 @@ pub(super) fn renamed(
                 columns.len(),
                 alias.columns.len()
             ),
-            at,
-        );
+        ));
     }
     let mut out = columns.to_vec();
     for (column, ast::TableAliasColumnDef { name, data_type }) in out.iter_mut().zip(&alias.columns)
@@ -950,6 +954,21 @@ pub(super) fn renamed(
     Ok(out)
 }
 
+/// Where the expression of a column begins, in the first arm that has a list of them.
+pub(super) fn column_place(body: &SetExpr, column: usize) -> Option<usize> {
+    let node = match body {
+        SetExpr::Select(select) => match select.projection.get(column)? {
+            ast::SelectItem::UnnamedExpr(e) | ast::SelectItem::ExprWithAlias { expr: e, .. } => e,
+            _ => return None,
+        },
+        SetExpr::Values(values) => values.rows.first()?.content.get(column)?,
+        SetExpr::Query(query) => return column_place(&query.body, column),
+        SetExpr::SetOperation { left, .. } => return column_place(left, column),
+        _ => return None,
+    };
+    Some(place(node, 0))
+}
+
 /// Converts one column of a query to another type, in every arm.
 ///
 /// # Errors
@@ -958,6 +977,7 @@ pub(super) fn convert_column(
     query: &mut Query,
     column: usize,
     ty: Declared,
+    at: usize,
     lowering: &mut Lowering<'_>,
 ) -> Result<(), DbError> {
     let from = query.columns[column].ty;
@@ -965,7 +985,7 @@ pub(super) fn convert_column(
         return Ok(());
     }
     let mut convert = |expr: &mut Expr| -> Result<(), DbError> {
-        let typed = Typed::new(expr.clone(), from, lowering.begin);
+        let typed = Typed::new(expr.clone(), from, at);
         if let Some(typed) = lowering.coerce(typed, ty, Context::Implicit)? {
             *expr = typed.expr;
         }
@@ -982,8 +1002,8 @@ pub(super) fn convert_column(
             }
         }
         Body::Set { left, right, .. } => {
-            convert_column(left, column, ty, lowering)?;
-            convert_column(right, column, ty, lowering)?;
+            convert_column(left, column, ty, at, lowering)?;
+            convert_column(right, column, ty, at, lowering)?;
         }
     }
     query.columns[column].ty = ty.ty;

@@ -73,6 +73,7 @@ impl Lowering<'_> {
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
             fillfactor: fill_factor(&create.table_options, at)?,
+            counted: false,
         });
         let mut pending = Vec::new();
         for def in &create.columns {

@@ -203,22 +203,31 @@ impl Lowering<'_> {
             let query = self.in_level(Level::new(Place::Clause("VALUES")), |this| {
                 this.insert_rows(table, columns, rows, insert)
             })?;
-            let given = source_columns(&query, self.begin);
+            let mut given = source_columns(&query, self.begin);
+            // The values have their columns' modifiers already.
+            for (typed, column) in given.iter_mut().zip(columns) {
+                typed.modifier = table.columns[*column].declared.modifier;
+            }
             return Ok((query, given));
         }
         let expected: Vec<Declared> = columns.iter().map(|c| table.columns[*c].declared).collect();
+        let body = &query.body;
         let query = self.query(query, &expected)?;
-        let at = self.begin;
-        self.check_width(
-            query.columns.len(),
-            columns.len(),
-            !insert.columns.is_empty(),
-            at,
-        )?;
+        let width = query.columns.len();
+        let missing = insert
+            .columns
+            .get(width)
+            .map(|name| name_place(name, self.begin));
+        let excess = super::query::column_place(body, columns.len());
+        let at = missing.or(excess).unwrap_or(self.begin);
+        self.check_width(width, columns.len(), !insert.columns.is_empty(), at)?;
         for column in columns.iter().take(query.columns.len()) {
             self.refuse_generated(&table.columns[*column], insert)?;
         }
-        let given = source_columns(&query, at);
+        let mut given = source_columns(&query, at);
+        for (i, typed) in given.iter_mut().enumerate() {
+            typed.at = super::query::column_place(body, i).unwrap_or(self.begin);
+        }
         Ok((query, given))
     }
 
@@ -265,7 +274,8 @@ impl Lowering<'_> {
                 return error("42601", "VALUES lists must all be the same length", at);
             }
             let excess = row.content.get(columns.len());
-            let at = excess.map_or(at, |e| place(e, at));
+            let missing = insert.columns.get(width).map(|name| name_place(name, at));
+            let at = excess.map(|e| place(e, at)).or(missing).unwrap_or(at);
             self.check_width(width, columns.len(), !insert.columns.is_empty(), at)?;
             let mut values = Vec::with_capacity(width);
             for (tree, column) in row.content.iter().zip(columns) {
@@ -382,8 +392,12 @@ impl Lowering<'_> {
         absent(on_cluster.is_some(), "ON CLUSTER", at)?;
         absent(output.is_some(), "OUTPUT", at)?;
         absent(or.is_some(), "UPDATE OR", at)?;
-        absent(!order_by.is_empty(), "UPDATE .. ORDER BY", at)?;
-        absent(limit.is_some(), "UPDATE .. LIMIT", at)?;
+        if let Some(first) = order_by.first() {
+            return Err(self.misplaced("order", place(&first.expr, at)));
+        }
+        if let Some(limit) = limit {
+            return Err(self.misplaced("limit", place(limit, at)));
+        }
         absent(settings.is_some(), "SETTINGS", at)?;
         let table = self.written_table(table, at)?;
         let list = match from {
@@ -410,6 +424,14 @@ impl Lowering<'_> {
             returning,
         });
         Ok((write, result, "UPDATE"))
+    }
+
+    /// 42601 at the last `word` before `at`.
+    fn misplaced(&self, word: &str, at: usize) -> DbError {
+        let before = self.text.get(..at).unwrap_or_default().to_ascii_lowercase();
+        let start = before.rfind(word).unwrap_or(at);
+        let shown = self.text.get(start..start + word.len()).unwrap_or(word);
+        DbError::postgres("42601", format!("syntax error at or near \"{shown}\"")).at(start)
     }
 
     /// The single table of an `UPDATE`, added to the level.
@@ -500,7 +522,7 @@ impl Lowering<'_> {
                     let at = name_place(name, self.begin);
                     let column = self.target_column(table, name, at)?;
                     let value = self.assigned(&table.columns[column], value)?;
-                    push_assignment(&mut set, table, column, value, at)?;
+                    push_assignment(&mut set, table, column, value)?;
                 }
                 ast::AssignmentTarget::Tuple(names) => {
                     self.multiple(table, names, value, &mut set, &mut rows)?;
@@ -565,7 +587,7 @@ impl Lowering<'_> {
             let at = name_place(name, self.begin);
             let column = self.target_column(table, name, at)?;
             let value = self.assigned(&table.columns[column], tree)?;
-            push_assignment(set, table, column, value, at)?;
+            push_assignment(set, table, column, value)?;
         }
         Ok(())
     }
@@ -579,7 +601,7 @@ impl Lowering<'_> {
         set: &mut Vec<Assignment>,
         rows: &mut Vec<SubPlan>,
     ) -> Result<(), DbError> {
-        let at = place(query, self.begin);
+        let at = self.parenthesis_before(place(query, self.begin));
         let plan = self.subplan(query, Wanted::Row)?;
         if plan.query.columns.len() != names.len() {
             return error(
@@ -602,7 +624,7 @@ impl Lowering<'_> {
                 at,
             );
             let value = self.assign(typed, &table.columns[column])?.expr;
-            push_assignment(set, table, column, value, at)?;
+            push_assignment(set, table, column, value)?;
         }
         rows.push(plan);
         Ok(())
@@ -627,8 +649,12 @@ impl Lowering<'_> {
         absent(!tables.is_empty(), "DELETE of several tables", at)?;
         absent(on_cluster.is_some(), "ON CLUSTER", at)?;
         absent(output.is_some(), "OUTPUT", at)?;
-        absent(!order_by.is_empty(), "DELETE .. ORDER BY", at)?;
-        absent(limit.is_some(), "DELETE .. LIMIT", at)?;
+        if let Some(first) = order_by.first() {
+            return Err(self.misplaced("order", place(&first.expr, at)));
+        }
+        if let Some(limit) = limit {
+            return Err(self.misplaced("limit", place(limit, at)));
+        }
         absent(settings.is_some(), "SETTINGS", at)?;
         let ast::FromTable::WithFromKeyword(targets) = from else {
             return unsupported("DELETE without FROM", at);
@@ -659,17 +685,15 @@ fn push_assignment(
     table: &Table,
     column: usize,
     value: Expr,
-    at: usize,
 ) -> Result<(), DbError> {
     if set.iter().any(|a| a.column == column) {
-        return error(
+        return Err(DbError::postgres(
             "42601",
             format!(
                 "multiple assignments to same column \"{}\"",
                 table.columns[column].name
             ),
-            at,
-        );
+        ));
     }
     set.push(Assignment { column, value });
     Ok(())
@@ -677,7 +701,6 @@ fn push_assignment(
 
 /// The source's columns as the insert reads them.
 fn source_columns(query: &Query, at: usize) -> Vec<Typed> {
-    // The modifiers of VALUES are applied already, where the values are.
     query
         .columns
         .iter()

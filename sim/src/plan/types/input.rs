@@ -187,7 +187,7 @@ fn bytes(text: &str) -> Result<Vec<u8>, DbError> {
                     format!("invalid hexadecimal digit: \"{}\"", b as char),
                 )
             })?;
-        if digits.len() % 2 != 0 {
+        if !digits.len().is_multiple_of(2) {
             return Err(DbError::postgres(
                 "22023",
                 "invalid hexadecimal data: odd number of digits",

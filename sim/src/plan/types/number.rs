@@ -66,10 +66,9 @@ pub fn decimal_to_int(value: &Decimal, ty: Type) -> Result<i64, DbError> {
 /// 22003.
 pub fn float_to_int(value: f64, ty: Type) -> Result<i64, DbError> {
     let rounded = value.round_ties_even();
-    if rounded.is_nan()
-        || rounded < -9_223_372_036_854_775_808.0
-        || rounded >= 9_223_372_036_854_775_808.0
-    {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    // NaN is in no range.
+    if !(-LIMIT..LIMIT).contains(&rounded) {
         return Err(out_of_range(ty));
     }
     checked(Some(rounded as i64), ty)

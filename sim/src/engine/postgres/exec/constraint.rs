@@ -3,7 +3,7 @@
 use rowlock_model::{Row, Value};
 
 use super::bound::{Around, Bound};
-use super::{Exec, Stop};
+use super::{Exec, Stop, walk};
 use crate::engine::postgres::{IndexKeyValues, RowLock, UniqueCheck, VersionId, errors};
 use crate::plan::catalog::{Index, Table};
 use crate::plan::expr;
@@ -133,6 +133,25 @@ pub(super) fn update_strength(table: &Table, old: &[Value], new: &[Value]) -> Ro
     } else {
         RowLock::NoKeyUpdate
     }
+}
+
+/// Whether an update changes a column that any index reads, in its keys or its predicate.
+pub(super) fn changes_index(table: &Table, old: &[Value], new: &[Value]) -> bool {
+    let changed = |column: usize| old[column] != new[column];
+    table.indexes.iter().any(|index| {
+        let mut reads = false;
+        for key in &index.keys {
+            reads |= match key.column {
+                Some(column) => changed(column),
+                None => walk::columns_of_row(&key.expr).into_iter().any(changed),
+            };
+        }
+        reads |= index.include.iter().any(|c| changed(*c));
+        if let Some(predicate) = &index.predicate {
+            reads |= walk::columns_of_row(predicate).into_iter().any(changed);
+        }
+        reads
+    })
 }
 
 /// The failing row as a DETAIL shows it: values longer than 64 bytes are cut.

@@ -1,7 +1,7 @@
 //! Changes of the schema.
 //!
-//! All locks are taken before (they are in the plan), so nothing here waits, and everything is done
-//! exactly once. Entries of the catalogue are replaced whole; see [`super::super::catalog`].
+//! All locks are taken before ([`locks`]), so nothing here waits, and everything is done exactly
+//! once. Entries of the catalogue are replaced whole; see [`super::super::catalog`].
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use super::bound::{Around, Bound};
 use super::constraint::{output_text, shown_key};
 use super::run::Done;
 use super::{Exec, Stop};
-use crate::engine::postgres::catalog::Edit;
-use crate::engine::postgres::{IndexShape, RelId, VersionId, compare_values, errors};
+use crate::engine::postgres::catalog::{Edit, Schema};
+use crate::engine::postgres::{IndexShape, LockMode, RelId, VersionId, compare_values, errors};
 use crate::plan::catalog::{Check, Column, EnumType, ForeignKey, Index, Sequence, Table};
 use crate::plan::ddl::{AlterTable, Ddl, NewForeignKey};
 use crate::plan::expr;
@@ -25,6 +25,76 @@ const NOWHERE: Around<'static> = Around {
     params: &[],
     outer: None,
 };
+
+/// The tables that a change of the schema locks before anything else, and how.
+pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
+    let exclusive = |tables: &[Arc<Table>]| -> Vec<(RelId, LockMode)> {
+        tables
+            .iter()
+            .map(|table| (table.id, LockMode::AccessExclusive))
+            .collect()
+    };
+    match ddl {
+        Ddl::CreateTable { foreign_keys, .. } => foreign_keys
+            .iter()
+            .filter_map(|key| key.parent.as_ref())
+            .map(|parent| (parent.id, LockMode::ShareRowExclusive))
+            .collect(),
+        Ddl::CreateIndex {
+            table,
+            concurrently,
+            ..
+        } => vec![(
+            table.id,
+            if *concurrently {
+                LockMode::ShareUpdateExclusive
+            } else {
+                LockMode::Share
+            },
+        )],
+        Ddl::AlterTable { table, actions } => {
+            let keys: Vec<&NewForeignKey> = actions
+                .iter()
+                .filter_map(|action| match action {
+                    AlterTable::AddForeignKey(key) => Some(key),
+                    _ => None,
+                })
+                .collect();
+            let own = if keys.len() == actions.len() {
+                LockMode::ShareRowExclusive
+            } else {
+                LockMode::AccessExclusive
+            };
+            let parents = keys.into_iter().filter_map(|key| key.parent.as_ref());
+            std::iter::once((table.id, own))
+                .chain(parents.map(|p| (p.id, LockMode::ShareRowExclusive)))
+                .collect()
+        }
+        Ddl::DropTables { tables, .. } => {
+            let mut locks = exclusive(tables);
+            for table in tables {
+                // A foreign key goes from both of its tables.
+                let parents = table.foreign_keys.iter().map(|key| key.parent);
+                let children = schema.references(table.id).map(|(child, _)| child.id);
+                locks.extend(
+                    parents
+                        .chain(children)
+                        .map(|id| (id, LockMode::AccessExclusive)),
+                );
+            }
+            locks
+        }
+        Ddl::DropIndexes { indexes, .. } => indexes
+            .iter()
+            .map(|(table, _)| (table.id, LockMode::AccessExclusive))
+            .collect(),
+        Ddl::Truncate { tables, .. } => exclusive(tables),
+        Ddl::CreateSequence { .. }
+        | Ddl::CreateEnum(_)
+        | Ddl::DropSequences { .. }
+        | Ddl::DropEnums { .. } => Vec::new(),
+    }
+}
 
 impl Exec<'_> {
     /// Carries a change of the schema out.
@@ -240,7 +310,7 @@ impl Exec<'_> {
             }
             self.store.index_build(index.id, key, version);
         }
-        live.sort_by(|a, b| super::order::Group(a.clone()).cmp(&super::order::Group(b.clone())));
+        live.sort_by_key(|key| super::order::Group(key.clone()));
         let twice = live.windows(2).find(|w| {
             w[0].iter()
                 .zip(&w[1])
@@ -251,6 +321,7 @@ impl Exec<'_> {
             return Err(errors::unique_build(&index.name, &columns, &values).into());
         }
         table.indexes.push(index);
+        table.counted |= !items.is_empty();
         Ok(())
     }
 

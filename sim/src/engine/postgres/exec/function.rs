@@ -290,7 +290,7 @@ impl Exec<'_> {
         if done == Value::Bool(false) {
             self.notice(
                 "WARNING",
-                format!("PID {to} is not a PostgreSQL server process"),
+                format!("PID {to} is not a PostgreSQL backend process"),
             );
         }
         Ok(done)

@@ -30,6 +30,11 @@ impl Exec<'_> {
         for (table, mode) in &plan.locks {
             self.lock_relation(table.id, lock_mode(*mode))?;
         }
+        if let PlanKind::Ddl(ddl) = &plan.kind {
+            for (table, mode) in super::ddl::locks(ddl, &self.schema) {
+                self.lock_relation(table, mode)?;
+            }
+        }
         self.take_snapshot()?;
         let around = Around {
             params,
@@ -41,25 +46,33 @@ impl Exec<'_> {
             PlanKind::Ddl(ddl) => self.ddl(ddl)?,
         };
         self.fire_events()?;
-        if self.info.writes {
+        if self.info.writes || matches!(plan.kind, PlanKind::Ddl(_)) {
             // Nothing can wait any more: this happens once.
             self.store.advance_command(self.session);
         }
         Ok(done)
     }
 
-    /// READ COMMITTED: the statement's own snapshot.
+    /// The statement's snapshot: in READ COMMITTED its own, taken now. In REPEATABLE READ it is the
+    /// transaction's; but nested statements advance the command number, so it is recorded too.
     fn take_snapshot(&mut self) -> Result<(), Stop> {
-        if self.keeps_snapshot() {
-            return Ok(());
-        }
-        let store = &mut *self.store;
-        let session = self.session;
-        let entry = self
-            .run
-            .once(|| Ok(Entry::Snapshot(store.take_snapshot(session))))?;
+        let keeps = self.keeps_snapshot();
+        let Exec {
+            store,
+            run,
+            session,
+            snapshot,
+            ..
+        } = self;
+        let entry = run.once(|| {
+            Ok(Entry::Snapshot(if keeps {
+                *snapshot
+            } else {
+                store.take_snapshot(*session)
+            }))
+        })?;
         match entry {
-            Entry::Snapshot(snapshot) => self.snapshot = snapshot,
+            Entry::Snapshot(recorded) => *snapshot = recorded,
             other => panic!("the journal has {other:?} where the statement begins"),
         }
         Ok(())

@@ -284,8 +284,9 @@ impl Exec<'_> {
             bound[index] = fixed[index].clone();
             sink(self, bound)?
         } else if let RangeKind::Table(table) = &entry.kind {
-            let keys = usable_keys(entry, have);
+            let keys = usable_keys(entry, have).filter(|_| !table.counted);
             if keys.is_none()
+                && !table.counted
                 && let Some(versions) = self.small_list(input, index, table)?
             {
                 self.visible_rows(&versions, bound, index, sink)?
@@ -509,6 +510,8 @@ impl Exec<'_> {
     /// Whether an entry yields a few rows at most, by what can be said without statistics.
     fn yields_few(&self, entry: &RangeEntry) -> bool {
         match &entry.kind {
+            // Known to be small.
+            RangeKind::Table(table) if table.counted => true,
             RangeKind::Table(table) => match &entry.access {
                 Access::Index { index, keys } => {
                     let index = &table.indexes[*index];
@@ -597,7 +600,8 @@ fn is_looked_up(source: &Source, node: &From, few: u64) -> bool {
         return false;
     };
     let entry = &source.range[*index];
-    entry.access == Access::Sequential
+    let is_counted = matches!(&entry.kind, RangeKind::Table(table) if table.counted);
+    (entry.access == Access::Sequential || is_counted)
         && entry.paths.iter().any(|path| match path {
             Access::Index { keys, .. } => {
                 let needed = keys.first().map_or(0, |k| k.uses);

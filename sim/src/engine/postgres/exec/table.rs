@@ -62,7 +62,7 @@ impl Exec<'_> {
     }
 
     /// The versions that an index gives for the conditions; more than these may be given, never
-    /// fewer. Unless at most one row can match they come in physical order: the server builds a
+    /// fewer. Unless at most one row can match they come in the physical order of their chains: the server builds a
     /// bitmap of them first.
     fn index_rows(
         &mut self,
@@ -116,7 +116,10 @@ impl Exec<'_> {
         };
         self.note_index_scan(index, keys, prefix, &found, around, bound)?;
         if !(index.unique && is_whole(index.keys.len(), keys)) && found.len() > 1 {
-            found.sort_unstable_by_key(|v| self.store.version(*v).position);
+            found.sort_unstable_by_key(|v| {
+                let version = self.store.version(*v);
+                (version.root, version.position)
+            });
             found.dedup();
         }
         Ok(found)

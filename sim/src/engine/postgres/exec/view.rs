@@ -102,7 +102,7 @@ impl Exec<'_> {
                 "pg_locks" => {
                     let locks = self.store.locks();
                     let reads = self.store.read_locks();
-                    let held = locks.iter().map(|lock| lock_row(lock));
+                    let held = locks.iter().map(lock_row);
                     held.chain(reads.iter().map(read_lock_row)).collect()
                 }
                 _ => (0..self.store.session_count())

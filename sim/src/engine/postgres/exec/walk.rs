@@ -228,3 +228,23 @@ pub(super) fn is_volatile(e: &Expr) -> bool {
     expr(&mut found, e);
     found.0
 }
+
+/// The columns that an expression over one row at entry 0 reads.
+pub(super) fn columns_of_row(e: &Expr) -> Vec<usize> {
+    struct Columns(Vec<usize>);
+    impl Visitor for Columns {
+        fn expr(&mut self, e: &Expr) {
+            if let Expr::Column {
+                level: 0,
+                entry: 0,
+                column,
+            } = e
+            {
+                self.0.push(*column as usize);
+            }
+        }
+    }
+    let mut found = Columns(Vec::new());
+    expr(&mut found, e);
+    found.0
+}

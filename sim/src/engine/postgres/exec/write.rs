@@ -8,7 +8,7 @@
 use rowlock_model::{Row, Value};
 
 use super::bound::{Around, Bound};
-use super::constraint::update_strength;
+use super::constraint::{changes_index, update_strength};
 use super::foreign_key::Event;
 use super::select::RowSink;
 use super::{Exec, Flow, Stop};
@@ -211,8 +211,8 @@ impl Exec<'_> {
         match outcome {
             WriteOutcome::Done(new) => {
                 let new = new.unwrap_or_else(|| unreachable!("an update makes a version"));
-                if !table.changes_index(&old, &row) {
-                    self.store.stay_on_page(version, new);
+                if !changes_index(table, &old, &row) {
+                    self.store.keep_chain(version, new);
                 }
                 self.index_row(table, &row, new, &[], around)?;
                 self.queue_update(table, old, row, new, own);

@@ -4,7 +4,7 @@ use rowlock_model::DbError;
 use rowlock_model::schedule::SessionId;
 
 use super::queue::Place;
-use super::{LockMode, LockQueue, LockScope, Tag, WaitPolicy, WaitRecord, conflicts};
+use super::{LockMode, LockQueue, LockScope, Tag, WaitPolicy, WaitRecord};
 use crate::engine::postgres::object::name;
 use crate::engine::postgres::{Entry, Object, Run, Stop, Store, Suspended, VersionId, Xid};
 use crate::world::Slot;
@@ -208,17 +208,31 @@ impl Store {
         self.touch_written(session);
     }
 
-    /// The statement goes on after its request was granted.
+    /// The statement goes on after its request was granted; gives the record of the wait.
     ///
     /// # Panics
     /// If it was not.
-    pub(in crate::engine::postgres) fn finish_wait(&mut self, session: SessionId) {
+    pub(in crate::engine::postgres) fn finish_wait(&mut self, session: SessionId) -> WaitRecord {
         let wait = self.xact_mut(session).wait.take();
-        assert!(
-            wait.is_some_and(|wait| wait.granted),
-            "{session:?} is run again without a grant: {wait:?}"
-        );
         self.touch_written(session);
+        match wait {
+            Some(wait) if wait.granted => wait,
+            wait => panic!("{session:?} is run again without a grant: {wait:?}"),
+        }
+    }
+
+    /// A version is removed: those who wait must not look at it again.
+    pub(in crate::engine::postgres) fn forget_awaited(&mut self, version: VersionId) {
+        for session in self.sessions() {
+            let is_awaited = |wait: &WaitRecord| wait.versions.contains(&Some(version));
+            if self.xact(session).wait.as_ref().is_some_and(is_awaited)
+                && let Some(wait) = &mut self.xact_mut(session).wait
+            {
+                for awaited in &mut wait.versions {
+                    awaited.take_if(|awaited| *awaited == version);
+                }
+            }
+        }
     }
 
     /// Marks a waiter as granted and lists the lock as its own.
@@ -281,23 +295,5 @@ impl Store {
         if self.queue(slot).is_idle() {
             self.world.remove(slot);
         }
-    }
-
-    /// Whether a lock could be had without waiting; takes nothing. Reads the lock.
-    pub(in crate::engine::postgres) fn would_conflict(
-        &mut self,
-        session: SessionId,
-        tag: Tag,
-        mode: LockMode,
-    ) -> bool {
-        if self.world.footprint.is_on() {
-            self.world.footprint.read(name::lock(tag));
-        }
-        let Some(slot) = self.world.find(tag.key()) else {
-            return false;
-        };
-        let queue = self.queue(slot);
-        !conflicts(mode).is_empty()
-            && (queue.conflicts_with_waiters(mode) || queue.conflicts_with_holders(session, mode))
     }
 }

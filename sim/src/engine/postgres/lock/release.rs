@@ -65,6 +65,7 @@ impl Store {
     /// A transaction id has ended: everybody who waits for it goes on.
     pub(in crate::engine::postgres) fn xid_ended(&mut self, xid: Xid) {
         let tag = Tag::Transaction(xid);
+        self.number_handed_out();
         if self.world.footprint.is_on() {
             self.world.footprint.write(name::lock(tag));
         }

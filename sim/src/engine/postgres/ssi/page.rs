@@ -10,6 +10,8 @@ use crate::engine::postgres::object::Key;
 use crate::engine::postgres::{Object, RelId, Store, VersionId};
 
 const PAGE: usize = 8192;
+/// Larger tables are taken to have rows of equal size.
+const MOST_ADDED_UP: usize = 1000;
 const PAGE_HEADER: usize = 24;
 const LINE_POINTER: usize = 4;
 const ROW_HEADER: usize = 24;
@@ -27,7 +29,10 @@ impl Store {
     pub(in crate::engine::postgres) fn place_of(&self, version: VersionId) -> (u32, u32) {
         let heap = self.heap(self.version(version).table);
         let rank = Store::rank(&self.world, version) as usize;
-        // Rows of such a size that more than these always fit one page need no adding up.
+        if heap.items.len() > MOST_ADDED_UP {
+            let most = ((PAGE - PAGE_HEADER) / row_size(self.row(version))).max(1);
+            return ((rank / most) as u32, (rank % most) as u32 + 1);
+        }
         let (mut page, mut item, mut used) = (0, 0, PAGE_HEADER);
         for id in heap.items.iter().take(rank + 1) {
             let size = row_size(&self.version(*id).row);

@@ -104,7 +104,7 @@ impl Store {
         version: VersionId,
     ) -> bool {
         let mut version = self.version(version);
-        while version.hot
+        while version.is_hot()
             && let Some(prev) = version.prev
         {
             if self.visible(session, snapshot, prev) {

@@ -58,7 +58,7 @@ impl Store {
         key: &[rowlock_model::Value],
         version: VersionId,
     ) -> Result<(), DbError> {
-        if !self.ssi_in_use() || self.version(version).hot {
+        if !self.ssi_in_use() || self.version(version).is_hot() {
             return Ok(());
         }
         let table = self.table_of(index);

@@ -283,7 +283,7 @@ fn step(drive: &mut Drive, session: u8, op: Op) -> (String, Footprint) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn undo_restores_every_object(before in ops(25), after in ops(25)) {
@@ -302,6 +302,31 @@ proptest! {
         drive.bench.store.undo_to(mark);
         prop_assert_eq!(drive.dump(), dump);
         prop_assert_eq!(drive.bench.store.fingerprint(), fingerprint);
+    }
+
+    #[test]
+    fn undo_restores_the_exact_fingerprint_also_if_it_became_exact_since(
+        before in ops(10),
+        after in ops(10),
+    ) {
+        let mut drive = Drive::new();
+        let start = drive.bench.store.mark();
+        for (session, op) in before {
+            drive.act(session, op);
+            drive.bench.store.fingerprint();
+        }
+        drive.bench.store.show_numbers();
+        let mark = drive.bench.store.mark();
+        let fingerprint = drive.bench.store.fingerprint();
+        for (session, op) in after {
+            drive.act(session, op);
+            drive.bench.store.fingerprint();
+        }
+        drive.bench.store.undo_to(mark);
+        prop_assert_eq!(drive.bench.store.fingerprint(), fingerprint);
+        drive.bench.store.undo_to(start);
+        let kept = drive.bench.store.fingerprint();
+        prop_assert_eq!(kept, drive.bench.store.world.fingerprint_from_scratch());
     }
 
     #[test]
