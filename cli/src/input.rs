@@ -21,7 +21,7 @@ pub(crate) fn scenarios(paths: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
         match source(&file).map(Scenario::parse) {
             Ok(Ok(scenario)) => scenarios.push(scenario),
             Ok(Err(error)) => problems.extend(diagnostics(&error)),
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     if problems.is_empty() {
@@ -44,7 +44,7 @@ pub(crate) fn specs(paths: &[PathBuf]) -> Result<Vec<(Source, Spec)>, Failure> {
                 Ok(spec) => specs.push((source, spec)),
                 Err(error) => problems.extend(diagnostics(&error)),
             },
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     if problems.is_empty() {
@@ -74,7 +74,7 @@ pub(crate) fn schedules(paths: &[PathBuf]) -> Result<Vec<Loaded>, Failure> {
         match source(&file).map(load) {
             Ok(Ok(file)) => loaded.push(file),
             Ok(Err(error)) => problems.extend(diagnostics(&error)),
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     if problems.is_empty() {
@@ -140,11 +140,11 @@ fn search(directory: &Path, extensions: &[&str], out: &mut Vec<PathBuf>) -> std:
 }
 
 /// Reads one file.
-pub(crate) fn source(file: &Path) -> Result<Source, Diagnostic> {
+pub(crate) fn source(file: &Path) -> Result<Source, Box<Diagnostic>> {
     let path = file.display().to_string();
     match fs::read_to_string(file) {
         Ok(text) => Ok(Source::new(path, text)),
-        Err(error) => Err(Diagnostic::file(path, error.to_string())),
+        Err(error) => Err(Box::new(Diagnostic::file(path, error.to_string()))),
     }
 }
 
