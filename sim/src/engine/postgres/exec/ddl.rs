@@ -656,6 +656,7 @@ impl Exec<'_> {
             for index in &table.indexes {
                 self.store.drop_relation(self.session, index.id);
             }
+            self.store.ssi_empty(self.session, table.id)?;
             self.store.drop_relation(self.session, table.id);
             let owned: Vec<RelId> = self
                 .schema
@@ -701,6 +702,7 @@ impl Exec<'_> {
             }
         }
         for table in tables {
+            self.store.ssi_empty(self.session, table.id)?;
             self.store.truncate(self.session, &self.snapshot, table.id);
             if restart_identity {
                 let schema = Rc::clone(&self.schema);

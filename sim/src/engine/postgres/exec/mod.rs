@@ -92,6 +92,8 @@ pub(super) struct Exec<'e> {
     pub(super) notices: Vec<Notice>,
     /// Row changes that foreign keys look at when the statement ends.
     events: Vec<foreign_key::Queued>,
+    /// SERIALIZABLE: what the running scan reads is noted elsewhere.
+    unnoted: bool,
     /// Set when a `pg_sleep` waits: until when.
     pub(super) sleeps_until: Option<i64>,
     /// The sleep in which the statement was suspended is over.
@@ -121,6 +123,7 @@ impl<'e> Exec<'e> {
             addresses: Vec::new(),
             notices: Vec::new(),
             events: Vec::new(),
+            unnoted: false,
             sleeps_until: None,
             slept: false,
         }
@@ -130,6 +133,11 @@ impl<'e> Exec<'e> {
     pub(super) fn keeps_snapshot(&self) -> bool {
         use rowlock_model::Isolation::{RepeatableRead, Serializable};
         matches!(self.moment.modes.isolation, RepeatableRead | Serializable)
+    }
+
+    /// Whether the transaction is SERIALIZABLE.
+    pub(super) fn is_serializable(&self) -> bool {
+        self.moment.modes.isolation == rowlock_model::Isolation::Serializable
     }
 
     /// The schema that the statement sees.
