@@ -43,6 +43,8 @@ impl Lowering<'_> {
     ) -> Result<Query, DbError> {
         let at = place(select, self.begin);
         refuse_foreign(select, at)?;
+        let moved = super::series::moved_into_from(select);
+        let select = moved.as_ref().unwrap_or(select);
         let from = self.from(&select.from)?;
         let filter = self.filter(select.selection.as_ref())?;
         let mut targets = self.targets(&select.projection)?;
