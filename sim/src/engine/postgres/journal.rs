@@ -184,6 +184,11 @@ impl Run {
         Stop::Wait
     }
 
+    /// The position of the primitive that waits, if one does.
+    pub(super) fn position(&self) -> Option<&Suspended> {
+        self.suspended.as_ref()
+    }
+
     /// The position that the primitive running now left, if it is the one that waited.
     #[inline]
     pub(super) fn take_suspended(&mut self) -> Option<Suspended> {

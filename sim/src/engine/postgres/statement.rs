@@ -208,8 +208,10 @@ impl Postgres {
         }
         let types: Vec<Type> = args.iter().map(argument_type).collect();
         let (planned, stamp) = self.planned(session, parsed, &types);
-        if !attempt.fresh && stamp != attempt.stamp && attempt.run.holds_only_locks() {
-            // While the statement waited for a table's lock, the schema changed.
+        if !attempt.fresh && stamp != attempt.stamp && attempt.run.waits_for_table() {
+            // While the statement waited for a table's lock, the schema changed. What it was
+            // granted it has; it will ask again, for what the new plan needs.
+            self.store.finish_wait(session);
             attempt.run = Run::new(session);
         }
         attempt.stamp = stamp;
