@@ -61,9 +61,12 @@ pub enum Remark {
     Failed(DbError),
 }
 
+/// Runs a query on the committed state.
+type Ask<'a> = dyn FnMut(&str, &[Value]) -> Result<Vec<Row>, DbError> + 'a;
+
 /// The committed state, for a monitor that asks.
 pub struct Inspect<'a> {
-    pub(crate) run: &'a mut dyn FnMut(&str, &[Value]) -> Result<Vec<Row>, DbError>,
+    pub(crate) run: &'a mut Ask<'a>,
 }
 
 impl std::fmt::Debug for Inspect<'_> {

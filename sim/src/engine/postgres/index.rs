@@ -167,6 +167,10 @@ impl Store {
     ///
     /// # Panics
     /// If there is no such index.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "indexes of the store are not its items"
+    )]
     pub fn index(&self, rel: RelId) -> &Index {
         match self.world.read(self.index_slot(rel)) {
             Object::Index(index) => index,
