@@ -125,7 +125,7 @@ impl<D: Database> World<D> {
                         self.actors[process].name
                     ))));
                 }
-                let id = open_session(&mut self.db, &self.actors[process])?;
+                let id = open_session(&mut self.db, &self.actors[process], local)?;
                 debug_assert_eq!(self.line_of(id), self.lines.len());
                 self.happened.session = Some(self.lines.len() as u8);
                 self.add_line(Line::open(process, local));
@@ -583,7 +583,7 @@ impl<D: Database> World<D> {
             if self.lines[line].client == Client::Open {
                 continue;
             }
-            open_session(&mut self.db, &self.actors[process])?;
+            open_session(&mut self.db, &self.actors[process], local)?;
             self.add_line(Line::open(process, local));
         }
         Ok(())

@@ -477,11 +477,19 @@ impl Postgres {
             Constraints::All => vec!["".into()],
             Constraints::Named(names) => {
                 for name in names {
-                    let mut keys = schema.tables.values().flat_map(|t| &t.foreign_keys);
-                    let Some(key) = keys.find(|k| k.name == *name) else {
+                    let keys = schema.tables.values().flat_map(|t| &t.foreign_keys);
+                    let mut keys = keys.map(|k| (&k.name, k.deferrable));
+                    let unique = schema.tables.values().flat_map(|t| &t.indexes);
+                    let mut unique = unique
+                        .filter(|i| i.constraint)
+                        .map(|i| (&i.name, i.deferrable));
+                    let found = keys
+                        .find(|(n, _)| *n == name)
+                        .or_else(|| unique.find(|(n, _)| *n == name));
+                    let Some((_, deferrable)) = found else {
                         return Err(errors::undefined_constraint(name).into());
                     };
-                    if !key.deferrable {
+                    if !deferrable {
                         return Err(errors::constraint_not_deferrable(name).into());
                     }
                 }

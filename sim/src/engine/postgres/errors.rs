@@ -354,6 +354,14 @@ pub(crate) fn undefined_constraint(name: &str) -> DbError {
     DbError::postgres("42704", format!("constraint \"{name}\" does not exist"))
 }
 
+/// 55000: `ON CONFLICT` without a target on a table with a deferrable unique constraint.
+pub(crate) fn deferrable_arbiter() -> DbError {
+    DbError::postgres(
+        "55000",
+        "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+    )
+}
+
 /// 42809: the constraint cannot be deferred.
 pub(crate) fn constraint_not_deferrable(name: &str) -> DbError {
     DbError::postgres("42809", format!("constraint \"{name}\" is not deferrable"))

@@ -384,6 +384,13 @@ impl SettingStack {
         }
     }
 
+    /// The client's name for itself, sent while it connects: `RESET` goes back to it.
+    pub(crate) fn name_client(&mut self, name: &str) {
+        let mut settings = Settings::clone(&self.current);
+        settings.store("application_name", name);
+        *self = SettingStack::new(settings);
+    }
+
     /// The values in force.
     pub(crate) fn get(&self) -> &Settings {
         &self.current
