@@ -183,8 +183,13 @@ impl Postgres {
             Control::PrepareTransaction(_)
             | Control::CommitPrepared(_)
             | Control::RollbackPrepared(_) => Err(refuse("two-phase commit", parsed)),
-            Control::Listen(_) | Control::Unlisten(_) | Control::Notify { .. } => {
-                Err(refuse("LISTEN and NOTIFY", parsed))
+            // Notifications come outside the answers to statements, which are all that a client of
+            // the simulator sees; nothing else depends on who listens.
+            Control::Listen(_) => Err(refuse("LISTEN (NOTIFY is; nobody hears it)", parsed)),
+            Control::Unlisten(_) => Ok(Reply::tag("UNLISTEN")),
+            Control::Notify { channel, payload } => {
+                errors::check_notification(channel, payload)?;
+                Ok(Reply::tag("NOTIFY"))
             }
         }
     }
@@ -465,12 +470,6 @@ impl Postgres {
         attempt: &mut Attempt,
     ) -> Result<Reply, Halt> {
         let reply = Reply::tag("SET CONSTRAINTS");
-        if self.store.session(session).block == Block::Idle {
-            return Ok(warn(
-                reply,
-                "SET CONSTRAINTS can only be used in transaction blocks",
-            ));
-        }
         self.open_transaction(session, attempt);
         let schema = self.schema(session);
         let names: Vec<Arc<str>> = match constraints {
@@ -496,6 +495,15 @@ impl Postgres {
                 names.clone()
             }
         };
+        if matches!(
+            self.store.session(session).block,
+            Block::Idle | Block::Implicit
+        ) {
+            return Ok(warn(
+                reply,
+                "SET CONSTRAINTS can only be used in transaction blocks",
+            ));
+        }
         if !deferred {
             let all = names.iter().any(|n| n.is_empty());
             self.run_deferred(session, attempt, |d| all || names.contains(&d.constraint))?;

@@ -423,8 +423,14 @@ impl SettingStack {
 
     /// `RESET ALL`.
     pub(crate) fn reset_all(&mut self) {
-        self.current = Arc::clone(&self.start);
-        self.lasting = Arc::clone(&self.start);
+        for values in [&mut self.current, &mut self.lasting] {
+            let mut fresh = Settings::clone(&self.start);
+            // A custom setting that was once set stays known, and empty.
+            for name in values.other.keys().filter(|name| name.contains('.')) {
+                fresh.other.entry(Arc::clone(name)).or_insert("".into());
+            }
+            *values = Arc::new(fresh);
+        }
     }
 
     /// A transaction or subtransaction begins.

@@ -204,6 +204,10 @@ impl Postgres {
         let (planned, stamp) = self.planned(session, parsed, &types);
         if !attempt.fresh && stamp != attempt.stamp && attempt.run.holds_only_locks() {
             // While the statement waited for a table's lock, the schema changed.
+            // The lock that it was granted is its own by now.
+            if self.store.is_granted(session) {
+                self.store.finish_wait(session);
+            }
             attempt.run = Run::new(session);
         }
         attempt.stamp = stamp;

@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use rowlock_model::Row;
+use rowlock_model::{Row, Value};
 use rowlock_model::schedule::SessionId;
 
 use super::index::Key;
@@ -462,6 +462,41 @@ impl Store {
             }
         }
         Found::Free
+    }
+
+    /// Waits for transactions of others that have made a relation of this name. Whether there is one
+    /// then.
+    ///
+    /// # Errors
+    /// As [`index_insert`](Self::index_insert).
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub(super) fn await_name(&mut self, run: &mut Run, name: &str) -> Result<bool, Stop> {
+        if let Some(entry) = run.replay() {
+            let Entry::Value(Value::Bool(taken)) = entry else {
+                panic!("the journal has {entry:?} where a name is claimed")
+            };
+            return Ok(taken);
+        }
+        match run.take_suspended() {
+            None => {}
+            Some(Suspended::Unique(_)) => {
+                self.finish_wait(run.session);
+            }
+            Some(other) => panic!("{other:?} is suspended where a name is claimed"),
+        }
+        while let Some(maker) = self.catalog().maker(name, run.session) {
+            let Some(xid) = self.xact(maker).levels[0].xids.first().copied() else {
+                break;
+            };
+            if !self.wait_for_xid(run.session, xid, [None, None]) {
+                return Err(run.suspend(Suspended::Unique(UniqueState)));
+            }
+        }
+        let taken = self.catalog().view(Some(run.session)).0.id(name).is_some();
+        run.record(Entry::Value(Value::Bool(taken)));
+        Ok(taken)
     }
 
     /// Takes back a version that the same statement inserted (a failed speculative insertion).
