@@ -18,7 +18,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 
 pub mod control;
 pub mod locks;
-mod postgres;
+pub mod postgres;
 pub mod tokens;
 
 use tokens::{Tokens, at_end, near, start_of};
@@ -114,6 +114,7 @@ fn parse_one(
     let mut folded = locks::fold(text, part)?;
     if dialect == Dialect::Postgres {
         postgres::refuse_foreign(text, &mut folded, next)?;
+        postgres::fold_conflict_targets(&mut folded);
     }
     parse_data(text, folded, next, dialect)
 }

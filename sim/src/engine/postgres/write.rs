@@ -2,8 +2,8 @@
 
 use std::hash::Hash;
 
-use rowlock_model::{Row, Value};
 use rowlock_model::schedule::SessionId;
+use rowlock_model::{Row, Value};
 
 use super::index::Key;
 use super::lock::{LockScope, Request, Tag, WaitPolicy, deadlock_error};
@@ -373,7 +373,8 @@ impl Store {
         let session = run.session;
         let own = self.index(index).equal(key).iter().find(|entry| {
             let version = self.version(entry.version);
-            let mine = matches!(version.birth, Birth::Running { owner, .. } if owner.session == session);
+            let mine =
+                matches!(version.birth, Birth::Running { owner, .. } if owner.session == session);
             mine && version.death.is_none() && version.ender().is_none()
         });
         let own = own.map(|entry| entry.version);

@@ -139,7 +139,13 @@ impl Lowering<'_> {
                 .first()
                 .map_or(at, |c| crate::sql::tokens::start_of(c.span));
             let list = self.parenthesis_before(list);
-            wanted.push(self.column(name).map_err(|e| e.at(list))?.expr);
+            let key = match crate::sql::postgres::conflict_key(self.text, name)? {
+                Some(tree) => {
+                    self.at_place(Place::Clause("ON CONFLICT"), |this| this.expr(&tree))?
+                }
+                None => self.column(name).map_err(|e| e.at(list))?,
+            };
+            wanted.push(key.expr);
         }
         let predicate = match predicate {
             Some(tree) => {

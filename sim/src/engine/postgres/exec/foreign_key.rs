@@ -181,12 +181,7 @@ impl Exec<'_> {
     }
 
     /// The later check of a deferrable unique constraint.
-    fn recheck_key(
-        &mut self,
-        table: &Table,
-        index: &Index,
-        key: &Rc<[Value]>,
-    ) -> Result<(), Stop> {
+    fn recheck_key(&mut self, table: &Table, index: &Index, key: &Rc<[Value]>) -> Result<(), Stop> {
         let check = self.store.recheck_unique(&mut self.run, index.id, key)?;
         if let UniqueCheck::Conflict(_) = check {
             let (columns, values) = shown_key(table, index, key);

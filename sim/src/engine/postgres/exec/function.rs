@@ -97,7 +97,13 @@ impl Exec<'_> {
             F::CurrentSchema => Ok(Value::text("public")),
             F::IsInRecovery => Ok(Value::Bool(false)),
             F::Notify => {
-                let part = |at: usize| if args[at].is_null() { "" } else { text(args, at) };
+                let part = |at: usize| {
+                    if args[at].is_null() {
+                        ""
+                    } else {
+                        text(args, at)
+                    }
+                };
                 errors::check_notification(part(0), part(1))?;
                 Ok(Value::text(""))
             }

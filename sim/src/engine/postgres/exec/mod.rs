@@ -48,7 +48,9 @@ pub(crate) use self::info::{Info, locking_query};
 pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
-use super::{Follow, IndexKeyValues, LockOutcome, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy};
+use super::{
+    Follow, IndexKeyValues, LockOutcome, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy,
+};
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};
 
