@@ -61,6 +61,7 @@ pub(crate) enum Command {
     Check(Check),
     Replay(Replay),
     Mirror(Mirror),
+    Spec(Spec),
     Show(Show),
     List(List),
     Servers(Servers),
@@ -180,6 +181,36 @@ Example:
 pub(crate) struct Mirror {
     #[command(flatten)]
     pub(crate) replay: Replay,
+}
+
+/// Run isolation specs of PostgreSQL as they are, and print what its isolation tester prints
+///
+/// With `--expected`, compare instead with the outputs in a directory (`NAME.out`, `NAME_0.out` to
+/// `NAME_9.out`); the exit code is 0 only if every permutation is equal.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  rowlock spec deadlock-hard.spec --on sim
+  rowlock spec specs --on sim --expected expected
+  rowlock spec specs/nowait.spec --on postgres --isolation serializable --permutations 1-3")]
+pub(crate) struct Spec {
+    /// Spec files, or directories with them
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The sessions' default isolation level, such as 'repeatable read'
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) isolation: Option<String>,
+    /// Compare with the outputs in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) expected: Option<PathBuf>,
+    /// Only permutations with these numbers, such as 7 or 3-5 (may be repeated)
+    #[arg(long, value_name = "A-B")]
+    pub(crate) permutations: Vec<String>,
+    /// Output for people, or one JSON object a permutation
+    #[arg(long, value_name = "FORMAT", default_value = "human")]
+    pub(crate) format: Format,
 }
 
 /// Where schedules are run.

@@ -142,6 +142,49 @@ impl Replay {
     }
 }
 
+/// What `rowlock spec` is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) target: Target,
+    pub(crate) isolation: Option<Isolation>,
+    pub(crate) expected: Option<PathBuf>,
+    /// Permutations by number from 1; an empty list stands for all.
+    pub(crate) permutations: Vec<std::ops::RangeInclusive<usize>>,
+    pub(crate) format: args::Format,
+}
+
+impl Spec {
+    /// Resolves the arguments.
+    pub(crate) fn of(args: args::Spec) -> Result<Spec, Failure> {
+        let level = |level: &String| level.to_lowercase().parse();
+        let isolation = args.isolation.as_ref().map(level).transpose();
+        Ok(Spec {
+            paths: args.paths,
+            target: Target::of(&args.target)?,
+            isolation: isolation.map_err(|e| Failure::Usage(format!("--isolation: {e}")))?,
+            expected: args.expected,
+            permutations: args
+                .permutations
+                .iter()
+                .map(|text| numbers(text))
+                .collect::<Result<_, _>>()?,
+            format: args.format,
+        })
+    }
+}
+
+/// `7` or `3-5`.
+fn numbers(text: &str) -> Result<std::ops::RangeInclusive<usize>, Failure> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse(), last.trim().parse()) {
+        (Ok(first), Ok(last)) if 1 <= first && first <= last => Ok(first..=last),
+        _ => Err(Failure::Usage(format!(
+            "--permutations {text}: expected a number from 1 or a range, such as 7 or 3-5"
+        ))),
+    }
+}
+
 /// `sim:postgres` as a database.
 fn simulated(on: &str) -> Result<Dialect, Failure> {
     let Some(name) = on.strip_prefix("sim:") else {

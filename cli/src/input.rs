@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rowlock_reports::Diagnostic;
 use rowlock_scenarios::schedule::ScheduleFile;
+use rowlock_scenarios::spec::Spec;
 use rowlock_scenarios::{FileError, Scenario, Source};
 
 use crate::exit::Failure;
@@ -20,11 +21,34 @@ pub(crate) fn scenarios(paths: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
         match source(&file).map(Scenario::parse) {
             Ok(Ok(scenario)) => scenarios.push(scenario),
             Ok(Err(error)) => problems.extend(diagnostics(&error)),
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     if problems.is_empty() {
         Ok(scenarios)
+    } else {
+        Err(Failure::Files(problems))
+    }
+}
+
+/// Reads every isolation spec that `paths` name.
+///
+/// # Errors
+/// Every problem of every file; nothing is run if one of them is wrong.
+pub(crate) fn specs(paths: &[PathBuf]) -> Result<Vec<(Source, Spec)>, Failure> {
+    let mut problems = Vec::new();
+    let mut specs = Vec::new();
+    for file in files(paths, &["spec"])? {
+        match source(&file) {
+            Ok(source) => match Spec::parse(&source) {
+                Ok(spec) => specs.push((source, spec)),
+                Err(error) => problems.extend(diagnostics(&error)),
+            },
+            Err(problem) => problems.push(*problem),
+        }
+    }
+    if problems.is_empty() {
+        Ok(specs)
     } else {
         Err(Failure::Files(problems))
     }
@@ -50,7 +74,7 @@ pub(crate) fn schedules(paths: &[PathBuf]) -> Result<Vec<Loaded>, Failure> {
         match source(&file).map(load) {
             Ok(Ok(file)) => loaded.push(file),
             Ok(Err(error)) => problems.extend(diagnostics(&error)),
-            Err(problem) => problems.push(problem),
+            Err(problem) => problems.push(*problem),
         }
     }
     if problems.is_empty() {
@@ -116,11 +140,11 @@ fn search(directory: &Path, extensions: &[&str], out: &mut Vec<PathBuf>) -> std:
 }
 
 /// Reads one file.
-pub(crate) fn source(file: &Path) -> Result<Source, Diagnostic> {
+pub(crate) fn source(file: &Path) -> Result<Source, Box<Diagnostic>> {
     let path = file.display().to_string();
     match fs::read_to_string(file) {
         Ok(text) => Ok(Source::new(path, text)),
-        Err(error) => Err(Diagnostic::file(path, error.to_string())),
+        Err(error) => Err(Box::new(Diagnostic::file(path, error.to_string()))),
     }
 }
 

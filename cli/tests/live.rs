@@ -12,7 +12,10 @@ use rowlock::real::server::{self, PostgresServer};
 
 type TestResult = Result<(), Failed>;
 
-const TESTS: [(&str, fn() -> TestResult); 4] = [
+/// A named test.
+type Test = (&'static str, fn() -> TestResult);
+
+const TESTS: [Test; 4] = [
     ("a_database_that_is_not_disposable_is_left_alone", refuses),
     ("what_check_finds_replay_confirms", confirms),
     ("simulator_and_server_agree_on_the_corpus", agrees),

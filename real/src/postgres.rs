@@ -2,7 +2,7 @@
 
 mod decode;
 mod encode;
-mod message;
+pub(crate) mod message;
 mod types;
 
 use std::str::FromStr;
@@ -207,6 +207,25 @@ impl PostgresLink {
         format!("PostgreSQL {number}")
     }
 
+    /// The same connection, whose answers are read from its record.
+    pub(crate) fn into_raw(mut self) -> RawLink {
+        let (texts, mut queue) = tokio::sync::mpsc::unbounded_channel::<String>();
+        // What the connection was opened and prepared with is of no interest.
+        self.tap.take();
+        let (tap, pid) = (Arc::clone(&self.tap), self.pid);
+        tokio::spawn(async move {
+            while let Some(sql) = queue.recv().await {
+                // Errors are in the record.
+                let _ = self
+                    .connection
+                    .execute(sqlx::raw_sql(AssertSqlSafe(sql)))
+                    .await;
+            }
+            let _ = self.connection.close().await;
+        });
+        RawLink { texts, tap, pid }
+    }
+
     /// Sends one request and gives everything that the server answered, up to its readiness.
     ///
     /// # Errors
@@ -310,6 +329,42 @@ impl PostgresLink {
             self.target.types.learn(oid, user_type);
         }
         connection.close().await
+    }
+}
+
+/// A connection that is given texts, and whose answers are read from the record of its messages.
+#[derive(Debug)]
+pub(crate) struct RawLink {
+    texts: tokio::sync::mpsc::UnboundedSender<String>,
+    tap: Arc<Tap<Message>>,
+    pid: i32,
+}
+
+impl RawLink {
+    /// Sends a text as one message of the simple protocol.
+    pub(crate) fn send(&self, sql: &str) {
+        // If the connection is gone, its record says so.
+        let _ = self.texts.send(sql.to_owned());
+    }
+
+    /// The messages that came since the last call.
+    pub(crate) fn take(&self) -> Vec<Message> {
+        self.tap.take()
+    }
+
+    /// Waits, at most for `time`, until messages have come or the connection has ended.
+    pub(crate) async fn changed(&self, time: Duration) {
+        self.tap.changed(time).await;
+    }
+
+    /// Whether the server has closed the connection.
+    pub(crate) fn ended(&self) -> bool {
+        self.tap.ended()
+    }
+
+    /// The process id of the backend.
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
     }
 }
 

@@ -4,7 +4,7 @@
 //! statement was sent, [`settle`](Stage::settle) waits until every busy session has answered or is
 //! named as blocked by the server itself. A session that merely runs is waited for.
 
-mod postgres;
+pub(crate) mod postgres;
 mod sqlite;
 
 use std::sync::Arc;
@@ -96,14 +96,14 @@ impl Request {
 }
 
 /// A failure of the stage, in words.
-fn failure(message: impl Into<String>) -> StageError {
+pub(crate) fn failure(message: impl Into<String>) -> StageError {
     StageError {
         message: message.into(),
     }
 }
 
 /// A failure of the stage's own statements.
-fn failed(what: &str) -> impl Fn(DbError) -> StageError {
+pub(crate) fn failed(what: &str) -> impl Fn(DbError) -> StageError {
     let what = what.to_owned();
     move |error| failure(format!("{what}: {error}"))
 }
@@ -269,7 +269,7 @@ impl RealStage {
     }
 }
 
-fn runtime() -> Result<Runtime, StageError> {
+pub(crate) fn runtime() -> Result<Runtime, StageError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("rowlock-live")

@@ -8,6 +8,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
@@ -103,6 +104,18 @@ impl<M: Clone + Send + 'static> Tap<M> {
             }
             changed.await;
         }
+    }
+
+    /// Waits, at most for `time`, for more messages; returns at once if there are any.
+    pub(crate) async fn changed(&self, time: Duration) {
+        let changed = self.changed.notified();
+        {
+            let state = self.lock();
+            if state.ended || !state.messages.is_empty() {
+                return;
+            }
+        }
+        let _ = tokio::time::timeout(time, changed).await;
     }
 
     /// The messages recorded so far.

@@ -258,6 +258,74 @@ pub fn replay_summary(schedules: u64, same: u64, exit_code: u8) -> String {
 }
 
 #[derive(Serialize)]
+struct SpecObject<'a> {
+    schema: u32,
+    r#type: &'static str,
+    spec: &'a str,
+    permutation: usize,
+    ending: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    equal: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    difference: Option<DifferenceObject<'a>>,
+}
+
+#[derive(Serialize)]
+struct DifferenceObject<'a> {
+    line: usize,
+    expected: Option<&'a str>,
+    got: Option<&'a str>,
+}
+
+/// The object of one permutation of an isolation spec (`"type": "permutation"`). `equal` is there
+/// only if something was expected.
+pub fn spec_permutation(
+    spec: &str,
+    permutation: usize,
+    ending: &str,
+    reason: Option<&str>,
+    equal: Option<bool>,
+    difference: Option<&rowlock_scenarios::spec::Difference>,
+) -> String {
+    line(&SpecObject {
+        schema: SCHEMA,
+        r#type: "permutation",
+        spec,
+        permutation,
+        ending,
+        reason,
+        equal,
+        difference: difference.map(|d| DifferenceObject {
+            line: d.line,
+            expected: d.expected.as_deref(),
+            got: d.got.as_deref(),
+        }),
+    })
+}
+
+#[derive(Serialize)]
+struct SpecSummaryObject {
+    schema: u32,
+    r#type: &'static str,
+    permutations: u64,
+    right: u64,
+    exit_code: u8,
+}
+
+/// The last object of `rowlock spec` (`"type": "summary"`).
+pub fn spec_summary(permutations: u64, right: u64, exit_code: u8) -> String {
+    line(&SpecSummaryObject {
+        schema: SCHEMA,
+        r#type: "summary",
+        permutations,
+        right,
+        exit_code,
+    })
+}
+
+#[derive(Serialize)]
 struct StartObject<'a> {
     schema: u32,
     r#type: &'static str,

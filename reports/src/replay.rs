@@ -1,6 +1,7 @@
 //! Replays: what was expected of each step, and what came.
 
 use rowlock_model::schedule::Event;
+use rowlock_model::{ErrorClass, Outcome};
 use rowlock_scenarios::replay::{Conclusion, Difference, Mirror, Replay, Step, StepVerdict};
 use serde::Serialize;
 
@@ -68,6 +69,17 @@ impl Replayed {
             }
             (Conclusion::DivergedAt(_), _) => Summary::Differs,
         }
+    }
+
+    /// Whether the run ended at something that the simulator does not model.
+    pub fn is_unsupported(&self) -> bool {
+        let Some((_, step)) = self.diverged() else {
+            return false;
+        };
+        step.events.iter().any(|event| match &event.outcome {
+            Some(Outcome::Failed(error)) => error.class == ErrorClass::Unsupported,
+            _ => false,
+        })
     }
 
     /// What was expected and what came, at the step or query that is not as expected.
@@ -299,7 +311,7 @@ pub fn mirror_json(mirrored: &Mirrored) -> String {
 mod tests {
     use expect_test::expect;
     use rowlock_model::schedule::{Choice, ProcessId, RequestId, Statement};
-    use rowlock_model::{Dialect, Isolation, Outcome, Reply};
+    use rowlock_model::{Dialect, Isolation, Reply};
     use rowlock_scenarios::replay::FinalQuery;
 
     use super::*;

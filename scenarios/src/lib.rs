@@ -12,6 +12,7 @@ pub mod scenario;
 pub mod schedule;
 pub mod script;
 pub mod source;
+pub mod spec;
 pub mod sqltext;
 pub mod stage;
 

@@ -55,15 +55,14 @@ pub fn explorer<D: Database>(
     for process in &case.processes {
         explorer = explorer.add(spec(case, process, actors)?);
     }
-    for name in actor::NAMES {
-        let runs = |process: &Process| match &process.body {
-            Body::Actor { name: actor, .. } => &*actor.text == name,
-            Body::Steps(_) => false,
-        };
-        if case.processes.iter().any(runs) {
-            explorer = actor::watch(explorer, name);
-        }
-    }
+    let bodies = case.processes.iter().map(|process| &process.body);
+    explorer = actor::watch(
+        explorer,
+        bodies.filter_map(|body| match body {
+            Body::Actor { name, params } => Some((&*name.text, params)),
+            Body::Steps(_) => None,
+        }),
+    );
     Ok(properties(explorer, case))
 }
 

@@ -124,9 +124,11 @@ impl Check<'_> {
         };
         let same = replayed.summary() == Summary::Confirmed;
         self.tally.pinned_same += u64::from(same);
-        if !same {
-            self.exit = self.exit.and(Exit::NotMet);
-        }
+        self.exit = self.exit.and(match (same, replayed.is_unsupported()) {
+            (true, _) => Exit::Met,
+            (false, true) => Exit::Open,
+            (false, false) => Exit::NotMet,
+        });
         if self.json() {
             self.output.line(&report::json(&replayed))?;
         } else if !same || self.output.manner.verbose {

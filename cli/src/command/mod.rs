@@ -6,3 +6,4 @@ pub(crate) mod mirror;
 pub(crate) mod replay;
 pub(crate) mod servers;
 pub(crate) mod show;
+pub(crate) mod spec;

@@ -32,6 +32,7 @@ pub(super) const BACKEND_KEY_DATA: u8 = b'K';
 pub(super) const COMMAND_COMPLETE: u8 = b'C';
 pub(super) const DATA_ROW: u8 = b'D';
 pub(super) const ERROR: u8 = b'E';
+pub(super) const NOTIFICATION: u8 = b'A';
 pub(super) const NOTICE: u8 = b'N';
 pub(super) const PARAMETER_STATUS: u8 = b'S';
 pub(super) const READY_FOR_QUERY: u8 = b'Z';
@@ -214,6 +215,73 @@ fn notice(body: &[u8]) -> Notice {
     Notice {
         severity: field(b'V').or_else(|| field(b'S')).unwrap_or("").into(),
         message: field(b'M').unwrap_or("").into(),
+    }
+}
+
+/// A `NotificationResponse`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notified {
+    /// The process that sent it.
+    pub(crate) pid: i32,
+    pub(crate) channel: String,
+    pub(crate) payload: String,
+}
+
+/// A message as a client sees it that shows everything as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Raw {
+    /// The names of the columns.
+    Columns(Vec<String>),
+    /// The values of a row; `None` is `NULL`.
+    Row(Vec<Option<String>>),
+    /// A statement is complete.
+    Complete,
+    /// A statement was refused.
+    Error { severity: String, message: String },
+    /// A notice or warning.
+    Notice(Notice),
+    /// A notification.
+    Notified(Notified),
+    /// The whole request is answered.
+    Ready,
+    /// Anything else.
+    Other,
+}
+
+impl Message {
+    /// The message as text; values are taken as they are.
+    pub(crate) fn raw(&self) -> Raw {
+        let mut reader = Reader(&self.body);
+        match self.kind {
+            ROW_DESCRIPTION => {
+                let columns = row_description(&self.body);
+                Raw::Columns(columns.into_iter().map(|c| c.name).collect())
+            }
+            DATA_ROW => Raw::Row(
+                (0..reader.u16())
+                    .map(|_| {
+                        let length = usize::try_from(reader.u32() as i32).ok()?;
+                        Some(String::from_utf8_lossy(reader.take(length)).into_owned())
+                    })
+                    .collect(),
+            ),
+            COMMAND_COMPLETE => Raw::Complete,
+            ERROR => {
+                let notice = notice(&self.body);
+                Raw::Error {
+                    severity: notice.severity.to_string(),
+                    message: notice.message.to_string(),
+                }
+            }
+            NOTICE => Raw::Notice(notice(&self.body)),
+            NOTIFICATION => Raw::Notified(Notified {
+                pid: reader.u32() as i32,
+                channel: reader.text().to_owned(),
+                payload: reader.text().to_owned(),
+            }),
+            READY_FOR_QUERY => Raw::Ready,
+            _ => Raw::Other,
+        }
     }
 }
 

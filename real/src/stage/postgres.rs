@@ -32,7 +32,7 @@ enum Ownership {
 }
 
 #[derive(Debug)]
-pub(super) struct PostgresStage {
+pub(crate) struct PostgresStage {
     // Sessions before the server that they are on.
     observer: Option<PostgresLink>,
     ownership: Ownership,
@@ -45,7 +45,7 @@ pub(super) struct PostgresStage {
 }
 
 impl PostgresStage {
-    pub(super) async fn on_server(
+    pub(crate) async fn on_server(
         server: Arc<PostgresServer>,
         timeouts: DeadlockTimeouts,
     ) -> Result<PostgresStage, StageError> {
@@ -71,7 +71,7 @@ impl PostgresStage {
     }
 
     /// On a database that is there already. Nothing but reading is done before its mark was seen.
-    pub(super) async fn on_url(
+    pub(crate) async fn on_url(
         target: &PostgresTarget,
         timeouts: DeadlockTimeouts,
     ) -> Result<PostgresStage, StageError> {
@@ -114,11 +114,16 @@ impl PostgresStage {
         })
     }
 
+    /// The database.
+    pub(crate) fn target(&self) -> &PostgresTarget {
+        &self.target
+    }
+
     pub(super) fn version(&self) -> String {
         self.version.clone()
     }
 
-    pub(super) async fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
+    pub(crate) async fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
         self.victims.clear();
         match &mut self.ownership {
             Ownership::Server { admin, .. } => {

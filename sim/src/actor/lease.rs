@@ -10,13 +10,19 @@
 //! | `limit` | 1 | rows a claim |
 //! | `rounds` | 1 | claims of the process; 0: until one finds nothing |
 //! | `settle` | `"ack"` | or `"drop"`, `"retry"`, `"retry after 5s"` |
+//! | `except` | | promises that are not watched: `"one live holder, settled once"` |
 //! | `mutation` | | a deliberate mistake, see [`rowlock_model::claim::Mutation`] |
+//!
+//! Its steps are `poll` (nothing yet), `claim`, then `ack` or what it settles with, and those of the
+//! library's tasks: `extend`, `release`.
 
-use rowlock_model::Session;
+use std::time::Duration;
+
 use rowlock_model::claim::{
     ClaimError, Lease, LeaseLength, LeaseOptions, Next, Pool, Round, Settlement, Table, TokenRule,
     lease_round,
 };
+use rowlock_model::{Host, Session};
 
 use super::ActorError;
 use super::params::Params;
@@ -70,6 +76,9 @@ async fn step(
     config: Config,
 ) -> Result<Control<Option<u32>>, ClaimError> {
     let dialect = worker.sessions[0].dialect();
+    // A round begins at any time: the clock is read after this, and not when the one before ended.
+    worker.host.name_step("poll");
+    worker.host.sleep(Duration::ZERO).await;
     let pool = Pool::with_sessions(worker.host, worker.sessions);
     let queue = Lease::open(pool, dialect, config.table, config.options)?;
     after(

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rowlock_model::Value;
+use rowlock_model::claim::promise;
 
 use crate::database::Database;
 use crate::explore::{Explorer, ProcessSpec};
@@ -60,22 +61,43 @@ pub fn process(
             });
         }
     };
+    params.promises("except")?;
     params.finish()?;
     Ok(spec)
 }
 
-/// Adds the properties that come with the actor `name`. Call it once for each actor in a case, not
-/// once a process.
+/// Adds the properties that come with the actors of a case: the promises of their forms, but for
+/// those that a process takes back with `except = "one live holder"`, because something else in the
+/// case breaks them.
 #[must_use]
-pub fn watch<D: Database>(explorer: Explorer<D>, name: &str) -> Explorer<D> {
-    let explorer = explorer
-        .monitor(rules::OneLiveHolder)
-        .monitor(rules::OnlyTheHolderSettles)
-        .monitor(rules::SettledOnce);
-    match name {
-        "lease-worker" => explorer.monitor(rules::EveryClaimCounts),
-        _ => explorer.monitor(rules::EveryRetryCounts),
+pub fn watch<'a, D: Database>(
+    mut explorer: Explorer<D>,
+    actors: impl IntoIterator<Item = (&'a str, &'a BTreeMap<Arc<str>, Value>)>,
+) -> Explorer<D> {
+    let (mut lease, mut row_lock, mut except) = (false, false, Vec::new());
+    for (name, params) in actors {
+        lease |= name == "lease-worker";
+        row_lock |= name == "row-lock-worker";
+        let names = params.get("except").and_then(Value::as_str);
+        except.extend(names.unwrap_or_default().split(", "));
     }
+    let watched = |promise| (lease || row_lock) && !except.contains(&promise);
+    if watched(promise::ONE_LIVE_HOLDER) {
+        explorer = explorer.monitor(rules::OneLiveHolder);
+    }
+    if watched(promise::ONLY_THE_HOLDER_SETTLES) {
+        explorer = explorer.monitor(rules::OnlyTheHolderSettles);
+    }
+    if watched(promise::SETTLED_ONCE) {
+        explorer = explorer.monitor(rules::SettledOnce);
+    }
+    if watched(promise::ATTEMPTS_ARE_COUNTED) && lease {
+        explorer = explorer.monitor(rules::EveryClaimCounts);
+    }
+    if watched(promise::ATTEMPTS_ARE_COUNTED) && row_lock {
+        explorer = explorer.monitor(rules::EveryRetryCounts);
+    }
+    explorer
 }
 
 #[cfg(test)]

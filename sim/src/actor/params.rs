@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rowlock_model::Value;
-use rowlock_model::claim::{Clock, Mutation, Settlement, Table};
+use rowlock_model::claim::{Clock, Mutation, Settlement, Table, promise};
 
 use super::ActorError;
 
@@ -140,6 +140,19 @@ impl<'a> Params<'a> {
     /// A deliberate mistake, by name.
     pub(super) fn mutation(&mut self) -> Result<Option<Mutation>, ActorError> {
         self.word("mutation", &Mutation::NAMED)
+    }
+
+    /// Names of promises, with `, ` between them.
+    pub(super) fn promises(&mut self, name: &'static str) -> Result<(), ActorError> {
+        let text = self.text(name)?.unwrap_or_default();
+        let known = |word: &str| word.is_empty() || promise::ALL.contains(&word);
+        match text.split(", ").all(known) {
+            true => Ok(()),
+            false => Err(wrong(
+                name,
+                &format!("some of: {}", promise::ALL.join(", ")),
+            )),
+        }
     }
 
     /// No parameter may be left over.

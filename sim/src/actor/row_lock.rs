@@ -9,6 +9,7 @@
 //! | `rounds` | 1 | claims of the process; 0: until one finds nothing |
 //! | `settle` | `"ack"` | or `"drop"`, `"retry"`, `"retry after 5s"` |
 //! | `undo` | `false` | undo what the handler wrote unless it acknowledges |
+//! | `except` | | promises that are not watched: `"one live holder, settled once"` |
 //! | `mutation` | | a deliberate mistake, see [`rowlock_model::claim::Mutation`] |
 
 use rowlock_model::claim::{

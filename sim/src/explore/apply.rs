@@ -1,23 +1,16 @@
 //! Carrying out a choice.
 
-use std::sync::Arc;
-
+use rowlock_model::ErrorClass;
 use rowlock_model::schedule::{Choice, Loss, ProcessId, SessionId};
 use rowlock_model::verdict::Unsupported;
-use rowlock_model::{ErrorClass, Value};
 
 use super::error::ExploreError;
-use super::monitor::{Inspect, Remark, Seen, What};
 use super::trie::{Action, NodeId};
 use super::world::{
-    Budget, Client, Flaw, Happened, Line, Phase, Process, Timer, World, broken, open_session,
-    terminated,
+    Budget, Client, Flaw, Line, Phase, Process, World, broken, open_session, terminated,
 };
 use crate::database::{Answer, Database, Footprint, Internal, Progress, Request};
-use crate::host::{Event, Finish, Given};
-
-/// Rounds of a step function without a request after which it counts as spinning.
-const EMPTY_ROUNDS_MAX: u32 = 1_000;
+use crate::host::{Event, Given};
 
 impl<D: Database> World<D> {
     /// Carries out a choice that [`choices`](World::choices) listed.
@@ -338,7 +331,7 @@ impl<D: Database> World<D> {
         Ok(())
     }
 
-    fn end_process(&mut self, process: usize, phase: Phase) {
+    pub(super) fn end_process(&mut self, process: usize, phase: Phase) {
         let old = self.processes[process];
         let node = NodeId::NONE;
         self.set_process(process, Process { node, phase, ..old });
@@ -437,270 +430,6 @@ impl<D: Database> World<D> {
                 if self.recording || !self.monitors.is_empty() {
                     self.happened.answer = Some(answer);
                 }
-            }
-        }
-        Ok(())
-    }
-
-    /// A process is told something.
-    fn deliver(&mut self, process: usize, event: Event) -> Result<(), Flaw> {
-        let World {
-            db,
-            tries,
-            actors,
-            processes,
-            ..
-        } = self;
-        let actor = &actors[process];
-        let viewer = || super::trie::Viewer {
-            process,
-            name: Arc::clone(&actor.name),
-            now_micros: 0,
-        };
-        let now = db.now_micros() + actor.skew_micros;
-        let node = tries[actor.trie].advance(
-            processes[process].node,
-            event,
-            || super::trie::Viewer {
-                now_micros: now,
-                ..viewer()
-            },
-            &mut |sql| db.prepare(sql),
-        )?;
-        self.enter(process, node)
-    }
-
-    /// A process has come to rest at `node`: sessions are closed, sleeps begin, a next round does.
-    pub(super) fn enter(&mut self, process: usize, mut node: NodeId) -> Result<(), Flaw> {
-        for _ in 0..EMPTY_ROUNDS_MAX {
-            let Some(local) = self.rest_at(process, node)? else {
-                return Ok(());
-            };
-            let old = self.processes[process];
-            if self.rules.rounds > 0 {
-                if old.rounds + 1 >= self.rules.rounds {
-                    self.end_process(process, Phase::Done);
-                    return Ok(());
-                }
-                let rounds = old.rounds + 1;
-                self.set_process(process, Process { rounds, ..old });
-            }
-            self.replace_sessions(process, node);
-            if self.actors[process].reconnects {
-                self.reconnect(process)?;
-            }
-            let viewer = self.viewer(process);
-            let db = &mut self.db;
-            let trie = &mut self.tries[self.actors[process].trie];
-            node = trie.root(local, &viewer, &mut |sql| db.prepare(sql))?;
-        }
-        Err(Flaw::Error(ExploreError::Actor {
-            process: self.actors[process].name.to_string(),
-            detail: "its step function is called again and again without making a request"
-                .to_owned(),
-        }))
-    }
-
-    /// Takes over what a process did on its way to `node`. Returns the local state with which the
-    /// next round begins, if one does.
-    fn rest_at(&mut self, process: usize, id: NodeId) -> Result<Option<u32>, Flaw> {
-        if self.recording || !self.monitors.is_empty() {
-            self.happened.entered.push((process as u8, id));
-        }
-        let trie = self.actors[process].trie;
-        let closed = self.tries[trie].node(id).closed.len();
-        for at in 0..closed {
-            let local = self.tries[trie].node(id).closed[at];
-            let line = self.line(process, local);
-            let state = self.lines[line];
-            let client = Client::Away;
-            self.set_line(line, Line { client, ..state });
-        }
-        let old = self.processes[process];
-        let was_done = old.node != NodeId::NONE && self.node(process).finish == Some(Finish::Done);
-        self.set_process(process, Process { node: id, ..old });
-        self.begin_sleeps(process);
-        let failed = |property: &str, detail: &str| Flaw::Violation {
-            property: property.to_owned(),
-            detail: format!("{}: {detail}", self.actors[process].name),
-        };
-        match &self.tries[trie].node(id).finish {
-            None => Ok(None),
-            Some(Finish::Again(local)) => Ok(Some(*local)),
-            Some(Finish::Done) => {
-                self.happened.finished = !was_done;
-                // What the process sent without waiting for the answer still arrives.
-                if self.node(process).pending.is_empty() {
-                    self.end_process(process, Phase::Done);
-                }
-                Ok(None)
-            }
-            Some(Finish::Failed(error)) => Err(failed("failed", error)),
-            Some(Finish::Panicked(message)) => Err(failed("panic", message)),
-            Some(Finish::Stuck(detail)) => Err(Flaw::Error(ExploreError::Actor {
-                process: self.actors[process].name.to_string(),
-                detail: detail.clone(),
-            })),
-        }
-    }
-
-    /// Sleeps that are new begin now; those that are over or dropped are forgotten.
-    fn begin_sleeps(&mut self, process: usize) {
-        let sleeps = |pending: &super::trie::Pending| match pending.action {
-            Action::Sleep(micros) => Some((pending.id, micros)),
-            Action::Run(..) | Action::Connect => None,
-        };
-        let none = !self
-            .node(process)
-            .pending
-            .iter()
-            .any(|p| sleeps(p).is_some());
-        if none && self.timers.is_empty() {
-            return;
-        }
-        let now = self.db.now_micros();
-        let mut timers = self.timers.clone();
-        timers.retain(|timer| usize::from(timer.process) != process);
-        for (request, micros) in self.node(process).pending.iter().filter_map(sleeps) {
-            let known = self
-                .timers
-                .iter()
-                .find(|timer| usize::from(timer.process) == process && timer.request == request);
-            timers.push(Timer {
-                process: process as u8,
-                request,
-                due: known.map_or(now.saturating_add(micros), |timer| timer.due),
-            });
-        }
-        timers.sort_unstable_by_key(|timer| (timer.process, timer.request));
-        self.set_timers(timers);
-    }
-
-    /// Sessions of the harness that were lost are replaced before the next round, as a pool would.
-    fn reconnect(&mut self, process: usize) -> Result<(), Flaw> {
-        for local in 0..self.actors[process].sessions as u16 {
-            let line = self.line(process, local);
-            if self.lines[line].client == Client::Open {
-                continue;
-            }
-            open_session(&mut self.db, &self.actors[process], local)?;
-            self.add_line(Line::open(process, local));
-        }
-        Ok(())
-    }
-
-    /// Sessions that the process has put in the place of those of the harness take their numbers.
-    fn replace_sessions(&mut self, process: usize, node: NodeId) {
-        for place in 0..self.actors[process].sessions as u16 {
-            let trie = &self.tries[self.actors[process].trie];
-            let local = trie.node(node).places[usize::from(place)];
-            if local != place {
-                let line = self.line(process, local);
-                let state = self.lines[line];
-                self.set_line(
-                    line,
-                    Line {
-                        local: place,
-                        ..state
-                    },
-                );
-            }
-        }
-    }
-
-    /// Lets the monitors see what happened.
-    fn watch(&mut self, choice: Choice) -> Result<(), Flaw> {
-        let happened = std::mem::take(&mut self.happened);
-        let result = self.watch_all(choice, &happened);
-        self.happened = happened;
-        result
-    }
-
-    fn watch_all(&mut self, choice: Choice, happened: &Happened) -> Result<(), Flaw> {
-        let process = happened.process.map(|p| ProcessId(p));
-        let name = match process {
-            Some(ProcessId(p)) => Arc::clone(&self.actors[usize::from(p)].name),
-            None => "".into(),
-        };
-        let label = self.label(happened);
-        let event = Seen {
-            choice,
-            process,
-            name: &name,
-            what: What::Other,
-        };
-        let what = match happened.session {
-            Some(session) if happened.waits || happened.answer.is_some() => What::Statement {
-                session: SessionId(session),
-                step: label.as_deref(),
-                answer: happened.answer.as_ref(),
-            },
-            _ => What::Other,
-        };
-        self.show(&Seen { what, ..event })?;
-        for (entered, node) in &happened.entered {
-            let trie = self.actors[usize::from(*entered)].trie;
-            let notes = self.tries[trie].node(*node).notes.clone();
-            for note in &notes {
-                let what = What::Note {
-                    name: &note.name,
-                    values: &note.values,
-                };
-                self.show(&Seen { what, ..event })?;
-            }
-        }
-        if happened.finished {
-            let what = What::Finished;
-            self.show(&Seen { what, ..event })?;
-        }
-        Ok(())
-    }
-
-    /// The name of the step that a choice was about.
-    pub(super) fn label(&self, happened: &Happened) -> Option<Arc<str>> {
-        let (node, at) = happened.request?;
-        let process = usize::from(happened.process?);
-        let trie = &self.tries[self.actors[process].trie];
-        trie.node(node).pending[at].label.clone()
-    }
-
-    fn show(&mut self, seen: &Seen<'_>) -> Result<(), Flaw> {
-        for at in 0..self.monitors.len() {
-            let state = self.monitor_states[at];
-            let db = &mut self.db;
-            let mut run = |sql: &str, args: &[Value]| {
-                let query = db.prepare(sql);
-                db.query(query, args)
-            };
-            let mut inspect = Inspect { run: &mut run };
-            let (after, remark) = self.monitors[at].see(state, seen, &mut inspect);
-            self.set_monitor(at, after);
-            self.judge(at, remark)?;
-        }
-        Ok(())
-    }
-
-    /// Lets the monitors judge a complete run.
-    pub(super) fn judge_end(&mut self) -> Result<(), Flaw> {
-        for at in 0..self.monitors.len() {
-            let remark = self.monitors[at].end(self.monitor_states[at]);
-            self.judge(at, remark)?;
-        }
-        Ok(())
-    }
-
-    fn judge(&mut self, at: usize, remark: Remark) -> Result<(), Flaw> {
-        match remark {
-            Remark::Fine => {}
-            Remark::Happened => self.occurred[at] = true,
-            Remark::Violated(detail) => {
-                return Err(Flaw::Violation {
-                    property: self.monitors[at].name().to_owned(),
-                    detail,
-                });
-            }
-            Remark::Failed(error) => {
-                return Err(Flaw::of_query(self.monitors[at].name(), error));
             }
         }
         Ok(())

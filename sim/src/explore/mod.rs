@@ -28,6 +28,7 @@
 mod apply;
 mod check;
 mod choices;
+mod deliver;
 mod error;
 mod explorer;
 mod graph;
@@ -38,6 +39,7 @@ mod random;
 mod replay;
 mod search;
 mod trie;
+mod watch;
 mod world;
 
 pub(crate) use hash::mix;

@@ -16,9 +16,10 @@ use sqlparser::dialect::{MySqlDialect, PostgreSqlDialect, SQLiteDialect};
 use sqlparser::parser::{Parser, ParserError, ParserOptions};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+pub mod conflict;
 pub mod control;
 pub mod locks;
-pub mod postgres;
+mod postgres;
 pub mod tokens;
 
 use tokens::{Tokens, at_end, near, start_of};
@@ -114,7 +115,10 @@ fn parse_one(
     let mut folded = locks::fold(text, part)?;
     if dialect == Dialect::Postgres {
         postgres::refuse_foreign(text, &mut folded, next)?;
-        postgres::fold_conflict_targets(&mut folded);
+        conflict::fold_targets(&mut folded);
+        let gap = postgres::known_gap(&folded);
+        let folded = postgres::end_select_lists(folded);
+        return parse_data(text, folded, next, dialect).map_err(|e| gap.unwrap_or(e));
     }
     parse_data(text, folded, next, dialect)
 }

@@ -1,12 +1,9 @@
 //! What `sqlparser` accepts, or reports elsewhere, although PostgreSQL's grammar does not have it.
 
-use rowlock_model::{DbError, Dialect};
-use sqlparser::ast::{Expr, Ident};
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::parser::Parser;
+use rowlock_model::DbError;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use super::tokens::{at_end, carrier, end_of, is_keyword, near, read, start_of};
+use super::tokens::{at_end, is_keyword, near, start_of};
 
 /// Refuses other products' syntax where the server would.
 ///
@@ -57,78 +54,113 @@ pub(super) fn refuse_foreign(
     Ok(())
 }
 
-const MARK: char = '\u{1e}';
-
-/// The parser takes the target of `ON CONFLICT` for a list of names. Each expression in it becomes
-/// one name that says where it is written; [`conflict_key`] reads it back.
-pub(super) fn fold_conflict_targets(tokens: &mut Vec<TokenWithSpan>) {
-    let mut i = 0;
-    while i + 2 < tokens.len() {
-        let begins = is_keyword(&tokens[i].token, "ON")
-            && is_keyword(&tokens[i + 1].token, "CONFLICT")
-            && tokens[i + 2].token == Token::LParen;
-        i += 1;
-        if !begins {
-            continue;
-        }
-        let mut from = i + 2;
-        while let Some(end) = end_of_item(tokens, from) {
-            if end > from + 1 {
-                let (first, last) = (&tokens[from], &tokens[end - 1]);
-                let (start, after) = (start_of(first.span), end_of(last.span));
-                let name = carrier(format!("{MARK}{start}:{after}"), first.span);
-                tokens.splice(from..end, [name]);
+/// Puts `WHERE true` between a select list without `FROM` and the words `ON CONFLICT`, `FOR UPDATE`
+/// or `RETURNING`: `sqlparser` would take their first word for an alias.
+pub(super) fn end_select_lists(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    const CLAUSES: [&str; 12] = [
+        "FROM",
+        "WHERE",
+        "GROUP",
+        "HAVING",
+        "ORDER",
+        "LIMIT",
+        "OFFSET",
+        "FETCH",
+        "UNION",
+        "EXCEPT",
+        "INTERSECT",
+        "VALUES",
+    ];
+    let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    // For each depth of parentheses: whether we are in a select list.
+    let mut in_list = vec![false];
+    for i in 0..tokens.len() {
+        let token = &tokens[i];
+        let word = |k: usize, w: &str| tokens.get(k).is_some_and(|t| is_keyword(&t.token, w));
+        let ends = (word(i, "ON") && word(i + 1, "CONFLICT"))
+            || (word(i, "FOR") && word(i + 1, "UPDATE") && word(i + 2, "OF"))
+            || word(i, "RETURNING");
+        if ends && in_list.last() == Some(&true) {
+            let span = token.span;
+            for keyword in ["WHERE", "TRUE"] {
+                let token = Token::make_keyword(keyword);
+                out.push(TokenWithSpan { token, span });
             }
-            let comma = tokens
-                .get(from + 1)
-                .is_some_and(|t| t.token == Token::Comma);
-            if !comma {
-                break;
-            }
-            from += 2;
         }
+        match &token.token {
+            Token::LParen => in_list.push(false),
+            Token::RParen if in_list.len() > 1 => {
+                in_list.pop();
+            }
+            _ => {}
+        }
+        if let Some(inside) = in_list.last_mut() {
+            let clause = ends || CLAUSES.iter().any(|w| word(i, w));
+            *inside = !clause && (*inside || word(i, "SELECT"));
+        }
+        out.push(token.clone());
     }
+    out
 }
 
-/// The index after the item of a parenthesised list that begins at `from`.
-fn end_of_item(tokens: &[TokenWithSpan], from: usize) -> Option<usize> {
-    let mut depth = 0usize;
-    for (i, token) in tokens.iter().enumerate().skip(from) {
-        match token.token {
-            Token::LParen => depth += 1,
-            Token::RParen if depth == 0 => return Some(i),
-            Token::RParen => depth -= 1,
-            Token::Comma if depth == 0 => return Some(i),
-            _ => {}
+/// Syntax that PostgreSQL has and `sqlparser` does not: words in a row, and what to call it.
+const GAPS: [(&[&str], &str); 12] = [
+    (&["CURRENT", "OF"], "WHERE CURRENT OF"),
+    (&["IS", "DOCUMENT"], "IS DOCUMENT"),
+    (&["ROWS", "FROM"], "ROWS FROM"),
+    (&["INCLUDING"], "LIKE .. INCLUDING"),
+    (&["EXCLUDING"], "LIKE .. EXCLUDING"),
+    (&["BETWEEN", "SYMMETRIC"], "BETWEEN SYMMETRIC"),
+    (
+        &["DROP", "INDEX", "CONCURRENTLY"],
+        "DROP INDEX CONCURRENTLY",
+    ),
+    (&["TABLESAMPLE"], "TABLESAMPLE"),
+    (&["XMLTABLE"], "XMLTABLE"),
+    (&["OVERLAPS"], "OVERLAPS"),
+    (&["NORMALIZED"], "IS NORMALIZED"),
+    (&["GROUPING", "SETS"], "grouping sets"),
+];
+
+/// Whether a statement that `sqlparser` rejects holds syntax of PostgreSQL that it is known not to
+/// have: then nothing can be said about the statement, least of all that it is wrong.
+pub(super) fn known_gap(tokens: &[TokenWithSpan]) -> Option<DbError> {
+    let word = |i: usize, w: &str| tokens.get(i).is_some_and(|t| is_keyword(&t.token, w));
+    let is = |i: usize, token: &Token| tokens.get(i).is_some_and(|t| t.token == *token);
+    let at = |i: usize| tokens.get(i).map(|t| start_of(t.span));
+    let schema = ["CREATE", "ALTER", "DROP"].iter().any(|w| word(0, w));
+    let modelled = ["TABLE", "INDEX", "UNIQUE", "SEQUENCE", "TYPE"]
+        .iter()
+        .any(|w| word(1, w));
+    if schema && (!modelled || (word(0, "ALTER") && !word(1, "TABLE"))) {
+        return Some(DbError::unsupported("this change of the schema", at(0)));
+    }
+    for i in 0..tokens.len() {
+        let gap = GAPS
+            .iter()
+            .find(|(words, _)| words.iter().enumerate().all(|(k, w)| word(i + k, w)));
+        if let Some((_, what)) = gap {
+            return Some(DbError::unsupported(what, at(i)));
+        }
+        let expression = word(i, "ON")
+            && word(i + 1, "CONFLICT")
+            && is(i + 2, &Token::LParen)
+            && tokens[i + 3..]
+                .iter()
+                .take_while(|t| t.token != Token::RParen)
+                .any(|t| t.token == Token::LParen);
+        if expression {
+            return Some(DbError::unsupported(
+                "an expression as conflict target",
+                at(i + 2),
+            ));
+        }
+        if word(i, "SET") && is(i + 2, &Token::LBracket) {
+            return Some(DbError::unsupported(
+                "assignment to a part of a column",
+                at(i + 1),
+            ));
         }
     }
     None
-}
-
-/// The expression that stands for a name in the target of an `ON CONFLICT`; `None` if it is a name.
-///
-/// # Errors
-/// 42601, or `unsupported` for what may follow the expression (`COLLATE`, an operator class).
-pub fn conflict_key(text: &str, name: &Ident) -> Result<Option<Expr>, DbError> {
-    let place = name
-        .value
-        .strip_prefix(MARK)
-        .and_then(|r| r.split_once(':'));
-    let Some((Ok(start), Ok(end))) = place.map(|(a, b)| (a.parse(), b.parse())) else {
-        return Ok(None);
-    };
-    let (start, end): (usize, usize) = (start, end);
-    let mut tokens = read(text, Dialect::Postgres)?;
-    tokens.retain(|t| start_of(t.span) >= start && end_of(t.span) <= end);
-    let dialect = PostgreSqlDialect {};
-    let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
-    let Ok(expr) = parser.parse_expr() else {
-        return Err(DbError::postgres("42601", "syntax error in a conflict target").at(start));
-    };
-    let rest = parser.peek_token();
-    if rest.token != Token::EOF {
-        let what = "what follows a key in a conflict target";
-        return Err(DbError::unsupported(what, Some(start_of(rest.span))));
-    }
-    Ok(Some(expr))
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Notice, Reply, Row, Value};
 use rustc_hash::FxHashMap;
 
 use super::lock::{Deadlock, DeadlockCheck};
@@ -29,6 +29,21 @@ pub struct Postgres {
     prepared: Vec<Script>,
     ids: FxHashMap<Arc<str>, StatementId>,
     scripts: FxHashMap<Arc<str>, Script>,
+    /// Notices as they are sent, for who wants them before the reply; no part of the state.
+    outbox: FxHashMap<SessionId, Vec<Notice>>,
+    /// Whether anybody takes them.
+    keeps_notices: bool,
+}
+
+/// When the deadlock check of a waiting session is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadlockTimer {
+    /// The session.
+    pub session: SessionId,
+    /// Its wait; waits are numbered by their beginning. Each is checked once.
+    pub wait: u64,
+    /// `deadlock_timeout` after the wait began: microseconds since 1970.
+    pub at_micros: i64,
 }
 
 /// Where the clock of a new server stands: 2030-01-01 00:00:00 UTC.
@@ -55,6 +70,61 @@ impl Postgres {
             prepared: Vec::new(),
             ids: FxHashMap::default(),
             scripts: FxHashMap::default(),
+            outbox: FxHashMap::default(),
+            keeps_notices: false,
+        }
+    }
+
+    /// Keeps notices from now on, for [`take_notices`](Self::take_notices).
+    pub fn keep_notices(&mut self) {
+        self.keeps_notices = true;
+    }
+
+    /// The notices that a session was sent since the last call, those of a statement that still
+    /// runs included.
+    pub fn take_notices(&mut self, session: SessionId) -> Vec<Notice> {
+        self.outbox.remove(&session).unwrap_or_default()
+    }
+
+    /// Sends notices to a session's client.
+    pub(super) fn tell(&mut self, session: SessionId, notices: &[Notice]) {
+        if self.keeps_notices && !notices.is_empty() {
+            let outbox = self.outbox.entry(session).or_default();
+            outbox.extend_from_slice(notices);
+        }
+    }
+
+    /// When the deadlock check of each waiting session is due, ascending by session.
+    pub fn deadlock_timers(&self) -> Vec<DeadlockTimer> {
+        let timer = |session: SessionId| {
+            let state = self.store.session(session);
+            let flight = state.flight.as_ref()?;
+            let wait = self.store.wait(session).filter(|wait| !wait.granted)?;
+            Some(DeadlockTimer {
+                session,
+                wait: wait.number,
+                at_micros: flight.since_micros + state.settings.get().deadlock_timeout_ms * 1_000,
+            })
+        };
+        self.sessions().filter_map(timer).collect()
+    }
+
+    /// Instants after now at which a timer of the server goes off, deadlock checks left out.
+    /// Unsorted, may repeat.
+    pub fn timers_ahead(&self, out: &mut Vec<i64>) {
+        let now = self.now_micros();
+        for session in self.sessions() {
+            let state = self.store.session(session);
+            if let Some(flight) = &state.flight
+                && let Waiting::Sleep(until) = flight.waiting
+                && until > now
+            {
+                out.push(until);
+            }
+            if state.has_timeouts() {
+                let timers = self.timers(session);
+                out.extend(timers.iter().map(|(at, ..)| *at).filter(|at| *at > now));
+            }
         }
     }
 
@@ -83,6 +153,7 @@ impl Postgres {
                     since_micros,
                     start_micros: work.attempt.start_micros,
                     stamp: work.attempt.stamp,
+                    told: work.attempt.told,
                 }));
                 return Progress::Waits;
             }
@@ -259,6 +330,7 @@ impl Postgres {
                 slept: matches!(flight.waiting, Waiting::Sleep(_)),
                 start_micros: flight.start_micros,
                 stamp: flight.stamp,
+                told: flight.told,
             },
         };
         self.work(session, work)
@@ -497,19 +569,7 @@ impl Database for Postgres {
 
     fn deadlines(&self, out: &mut Vec<i64>) {
         let now = self.now_micros();
-        for session in self.sessions() {
-            let state = self.store.session(session);
-            if let Some(flight) = &state.flight
-                && let Waiting::Sleep(until) = flight.waiting
-                && until > now
-            {
-                out.push(until);
-            }
-            if state.has_timeouts() {
-                let timers = self.timers(session);
-                out.extend(timers.iter().map(|(at, ..)| *at).filter(|at| *at > now));
-            }
-        }
+        self.timers_ahead(out);
         let (schema, _) = self.store.catalog_unrecorded().view(None);
         for table in schema.tables.values() {
             let timed = |ty: Type| matches!(ty, Type::Timestamp | Type::TimestampTz);

@@ -30,7 +30,7 @@ mod xact;
 mod tests;
 
 pub use self::catalog::Catalog;
-pub use self::database::Postgres;
+pub use self::database::{DeadlockTimer, Postgres};
 pub use self::heap::{Heap, Items};
 pub use self::index::{Index, IndexEntry, IndexShape, Key as IndexKeyValues};
 pub use self::journal::{Entry, Run, Stop, Suspended};

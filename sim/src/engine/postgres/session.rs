@@ -104,6 +104,8 @@ pub(crate) struct Flight {
     pub(crate) start_micros: i64,
     /// Names the schema that the statement was planned with.
     pub(crate) stamp: u64,
+    /// Notices of the statement that were sent already.
+    pub(crate) told: usize,
 }
 
 /// Values of sequences that the session has drawn.

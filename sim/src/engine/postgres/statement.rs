@@ -53,6 +53,8 @@ pub(super) struct Attempt {
     pub(super) start_micros: i64,
     /// Names the schema of its plan.
     pub(super) stamp: u64,
+    /// Notices that were sent already: a statement that is run again raises them again.
+    pub(super) told: usize,
 }
 
 /// Why a statement did not end with a reply.
@@ -79,6 +81,7 @@ impl Attempt {
             slept: false,
             start_micros,
             stamp: 0,
+            told: 0,
         }
     }
 }
@@ -158,7 +161,11 @@ impl Postgres {
             StatementKind::Control(crate::sql::control::Control::Execute { name, args }) => {
                 self.execute_named(session, name, args, parsed, attempt)?
             }
-            StatementKind::Control(c) => self.control(session, c, parsed, attempt)?,
+            StatementKind::Control(c) => {
+                let reply = self.control(session, c, parsed, attempt)?;
+                self.tell(session, &reply.notices);
+                reply
+            }
             StatementKind::Data(_) => self.data(session, parsed, args, attempt)?,
         };
         let ends = match self.store.session(session).block {
@@ -232,13 +239,16 @@ impl Postgres {
         let notices = std::mem::take(&mut exec.notices);
         let sleeps_until = exec.sleeps_until;
         attempt.run = exec.run;
+        let notices = self.sent(session, notices);
+        self.tell(session, notices.get(attempt.told..).unwrap_or_default());
+        attempt.told = notices.len();
         match result {
             Ok(done) => Ok(Reply {
                 columns: Arc::clone(&planned.columns),
                 rows: done.rows.into(),
                 affected: done.affected,
                 tag: Arc::clone(&planned.tag),
-                notices: self.sent(session, notices),
+                notices,
             }),
             Err(stop) => Err(halt(stop, sleeps_until)),
         }

@@ -38,6 +38,9 @@ fn time_digest(micros: i64, digest: &mut Digest) {
 #[derive(Debug)]
 pub struct Store {
     pub(super) world: World<Object>,
+    /// Where the state and the transaction of each session are, for those that were ever opened; an
+    /// undone opening leaves a stale entry, which the next one replaces.
+    slots: Vec<(Slot, Slot)>,
 }
 
 const SERVER: Slot = Slot(0);
@@ -56,7 +59,10 @@ impl Store {
         assert_eq!(slot, SERVER);
         let slot = world.create(None, Object::Catalog(Catalog::default()));
         assert_eq!(slot, CATALOG);
-        Store { world }
+        Store {
+            world,
+            slots: Vec::new(),
+        }
     }
 
     /// See [`World::mark`].
@@ -125,10 +131,14 @@ impl Store {
             .sessions
             .checked_add(1)
             .expect("fewer than 256 sessions");
-        self.world
+        let state = self
+            .world
             .create(Some(Key::Session(session)), Object::Session(session, state));
-        self.world
+        let xact = self
+            .world
             .create(Some(Key::Xact(session)), Object::Xact(Xact::new(session)));
+        self.slots.truncate(usize::from(session.0));
+        self.slots.push((state, xact));
         session
     }
 
@@ -156,15 +166,15 @@ impl Store {
     }
 
     fn session_slot(&self, session: SessionId) -> Slot {
-        match self.world.find(Key::Session(session)) {
-            Some(slot) => slot,
+        match self.slots.get(usize::from(session.0)) {
+            Some((state, _)) => *state,
             None => panic!("{session:?} was never opened"),
         }
     }
 
     pub(super) fn xact_slot(&self, session: SessionId) -> Slot {
-        match self.world.find(Key::Xact(session)) {
-            Some(slot) => slot,
+        match self.slots.get(usize::from(session.0)) {
+            Some((_, xact)) => *xact,
             None => panic!("{session:?} was never opened"),
         }
     }

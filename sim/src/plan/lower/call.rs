@@ -188,7 +188,14 @@ impl Lowering<'_> {
             | "string_to_table"
             | "jsonb_array_elements"
             | "jsonb_each" => {
-                return unsupported("a set-returning function outside of FROM", call.at);
+                if let Place::Clause(what) = self.level().place {
+                    return error(
+                        "0A000",
+                        format!("set-returning functions are not allowed in {what}"),
+                        call.at,
+                    );
+                }
+                return unsupported("a set-returning function inside an expression", call.at);
             }
             _ => {}
         }

@@ -139,7 +139,7 @@ impl Lowering<'_> {
                 .first()
                 .map_or(at, |c| crate::sql::tokens::start_of(c.span));
             let list = self.parenthesis_before(list);
-            let key = match crate::sql::postgres::conflict_key(self.text, name)? {
+            let key = match crate::sql::conflict::key(self.text, name)? {
                 Some(tree) => {
                     self.at_place(Place::Clause("ON CONFLICT"), |this| this.expr(&tree))?
                 }

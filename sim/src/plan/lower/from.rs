@@ -507,7 +507,7 @@ impl Lowering<'_> {
         Ok(item)
     }
 
-    fn function_item(
+    pub(super) fn function_item(
         &mut self,
         name: &ast::ObjectName,
         args: &[ast::FunctionArg],

@@ -65,6 +65,8 @@ pub(super) struct Level {
     pub(super) place: Place,
     /// Inside the arguments of an aggregate of this level.
     pub(super) in_aggregate: bool,
+    /// The entry of a set-returning function in the select list, which is joined last.
+    pub(super) in_targets: Option<usize>,
     /// Entries that stand for common table expressions put in place of a reference.
     pub(super) inlined: Vec<usize>,
     /// Columns that were named outside of aggregates: entry, column, byte.
@@ -81,6 +83,7 @@ impl Level {
             windows: Vec::new(),
             place,
             in_aggregate: false,
+            in_targets: None,
             inlined: Vec::new(),
             mentions: Vec::new(),
         }

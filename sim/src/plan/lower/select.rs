@@ -62,6 +62,19 @@ impl Lowering<'_> {
         self.refuse_locks(tail, select, explicit)?;
         let mut exprs: Vec<Expr> = targets.list.iter().map(|t| t.expr.clone()).collect();
         let grouped = explicit || having.is_some() || !self.level().aggregates.is_empty();
+        let from = match self.level().in_targets {
+            None => from,
+            Some(_) if grouped => return unsupported("a set-returning function over groups", at),
+            Some(entry) => Some(match from {
+                None => From::Entry(entry),
+                Some(left) => From::Join {
+                    kind: crate::plan::query::Join::Cross,
+                    left: Box::new(left),
+                    right: Box::new(From::Entry(entry)),
+                    on: Vec::new(),
+                },
+            }),
+        };
         let grouping: Option<Grouping> = if grouped {
             Some(self.group(keys.unwrap_or_default(), explicit, having, &mut exprs)?)
         } else {
@@ -119,11 +132,11 @@ impl Lowering<'_> {
         for item in projection {
             match item {
                 ast::SelectItem::UnnamedExpr(tree) => {
-                    let typed = self.expr(tree)?;
+                    let typed = self.select_item(tree)?;
                     targets.push(typed, column::name_of(tree).into());
                 }
                 ast::SelectItem::ExprWithAlias { expr, alias } => {
-                    let typed = self.expr(expr)?;
+                    let typed = self.select_item(expr)?;
                     targets.push(typed, ident(alias).into());
                 }
                 ast::SelectItem::Wildcard(options) => {
@@ -140,6 +153,35 @@ impl Lowering<'_> {
             }
         }
         Ok(targets)
+    }
+
+    /// An expression of the select list. One that is a set-returning function is a further item of
+    /// `FROM`, joined to the rows that passed.
+    fn select_item(&mut self, tree: &ast::Expr) -> Result<Typed, DbError> {
+        let ast::Expr::Function(f) = tree else {
+            return self.expr(tree);
+        };
+        let name = f.name.to_string().to_ascii_lowercase();
+        if !matches!(name.as_str(), "generate_series" | "unnest") {
+            return self.expr(tree);
+        }
+        let at = place(tree, self.begin);
+        if self.level().place != Place::Targets || self.level().in_targets.is_some() {
+            return unsupported("this set-returning function in a list", at);
+        }
+        let ast::FunctionArguments::List(list) = &f.args else {
+            return unsupported("this call", at);
+        };
+        let index = self.level().range.len();
+        self.function_item(&f.name, &list.args, false, None, at)?;
+        self.level().in_targets = Some(index);
+        let ty = self.level().range[index].columns[0].ty;
+        let expr = Expr::Column {
+            level: 0,
+            entry: index as u32,
+            column: 0,
+        };
+        Ok(Typed::new(expr, ty, at))
     }
 
     /// `RETURNING`: the same list, without aggregates.
@@ -445,6 +487,8 @@ impl Lowering<'_> {
             "aggregate functions"
         } else if !level.windows.is_empty() {
             "window functions"
+        } else if level.in_targets.is_some() {
+            "set-returning functions in the target list"
         } else {
             return Ok(());
         };
@@ -466,6 +510,7 @@ pub(super) fn conjuncts(expr: Expr) -> Vec<Conjunct> {
     };
     parts
         .into_iter()
+        .filter(|expr| *expr != Expr::Const(rowlock_model::Value::Bool(true)))
         .map(|expr| Conjunct {
             uses: walk::entries_used(&expr),
             volatile: walk::volatility(&expr) == crate::plan::expr::Volatility::Volatile,

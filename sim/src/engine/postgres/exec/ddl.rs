@@ -356,7 +356,7 @@ impl Exec<'_> {
             }
             self.store.index_build(index.id, key, version);
         }
-        live.sort_by(|a, b| super::order::Group(a.clone()).cmp(&super::order::Group(b.clone())));
+        live.sort_by_key(|key| super::order::Group(key.clone()));
         let twice = live.windows(2).find(|w| {
             w[0].iter()
                 .zip(&w[1])

@@ -101,7 +101,7 @@ impl Exec<'_> {
             let rows: Vec<Value> = match &*view.name {
                 "pg_locks" => {
                     let locks = self.store.locks();
-                    locks.iter().map(|lock| lock_row(lock)).collect()
+                    locks.iter().map(lock_row).collect()
                 }
                 _ => (0..self.store.session_count())
                     .map(SessionId)
