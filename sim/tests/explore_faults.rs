@@ -322,3 +322,17 @@ fn writers_of_different_tables_do_not_contend() {
     let found = run(two().process("q", write("job")));
     assert_eq!(found.verdict, Verdict::Holds);
 }
+
+#[test]
+fn a_cancelled_process_is_done_and_what_it_sent_arrives() {
+    let found = violation(run(explorer()
+        .process("p", holder)
+        .cancellable()
+        .without_contention()
+        .at_end("the work is done", "SELECT n FROM job WHERE n = 0")
+        .bounds(Bounds {
+            cancels: 1,
+            ..Bounds::default()
+        })));
+    assert_eq!(events(&found), ["p Cancel", "p BEGIN: ok"]);
+}

@@ -57,6 +57,7 @@ impl Schema {
                         deferrable: key.deferrable,
                         deferred: key.deferred,
                         match_full: key.match_full,
+                        validated: key.validated,
                     });
                 }
                 self.sequences.extend(sequences.into_iter().map(Arc::new));

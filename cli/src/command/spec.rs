@@ -72,14 +72,7 @@ fn file(
     let name = Path::new(&*source.path)
         .file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-    let mut head = String::new();
-    for step in spec.unused() {
-        head.push_str(&format!("unused step name: {step}\n"));
-    }
-    head.push_str(&format!(
-        "Parsed test spec with {} sessions\n",
-        spec.sessions.len()
-    ));
+    let head = spec.head();
     let prints = config.expected.is_none() && config.format == Format::Human;
     if prints {
         for step in spec.unused() {

@@ -112,6 +112,19 @@ impl Spec {
         &self.sessions[id.session].steps[id.index]
     }
 
+    /// What the tester prints before the first permutation, warnings included.
+    pub fn head(&self) -> String {
+        let mut head = String::new();
+        for step in self.unused() {
+            head.push_str(&format!("unused step name: {step}\n"));
+        }
+        head.push_str(&format!(
+            "Parsed test spec with {} sessions\n",
+            self.sessions.len()
+        ));
+        head
+    }
+
     /// Steps that no permutation of the file uses, as the tester warns of them.
     pub fn unused(&self) -> Vec<&str> {
         let entries = || self.permutations.iter().flat_map(|p| &p.entries);

@@ -247,7 +247,7 @@ impl<D: Database> Explorer<D> {
     /// # Errors
     /// See [`run`](Self::run).
     pub fn run_with(self, progress: &mut OnProgress<'_>) -> Result<Exploration, ExploreError> {
-        Ok(self.run_detailed(progress)?.exploration)
+        Ok(self.search(progress, false)?.exploration)
     }
 
     /// As [`run_with`](Self::run_with), with more figures.
@@ -255,13 +255,21 @@ impl<D: Database> Explorer<D> {
     /// # Errors
     /// See [`run`](Self::run).
     pub fn run_detailed(self, progress: &mut OnProgress<'_>) -> Result<Detailed, ExploreError> {
+        self.search(progress, true)
+    }
+
+    fn search(
+        self,
+        progress: &mut OnProgress<'_>,
+        detailed: bool,
+    ) -> Result<Detailed, ExploreError> {
         let limits = self.limits.clone();
         let mut run = match self.start()? {
             Ok(run) => run,
-            Err(exploration) => return Ok(detailed(exploration)),
+            Err(exploration) => return Ok(without_details(exploration)),
         };
         let found = Search::new(&mut run.world, &mut run.checks, &limits).run(progress)?;
-        run.conclude_search(found)
+        run.conclude_search(found, detailed)
     }
 
     /// Runs interleavings at random.
@@ -402,7 +410,7 @@ fn reads_live_state(sql: &str) -> bool {
         .any(|name| sql.contains(name))
 }
 
-fn detailed(exploration: Exploration) -> Detailed {
+fn without_details(exploration: Exploration) -> Detailed {
     Detailed {
         exploration,
         interleavings: None,
@@ -454,7 +462,7 @@ impl<D: Database> Run<D> {
         }
     }
 
-    fn conclude_search(mut self, found: Found) -> Result<Detailed, ExploreError> {
+    fn conclude_search(mut self, found: Found, detailed: bool) -> Result<Detailed, ExploreError> {
         let mut counts = self.counts();
         counts.states = found.states;
         counts.transitions = found.transitions;
@@ -473,7 +481,9 @@ impl<D: Database> Run<D> {
         } else if let Some(limit) = found.stopped {
             Verdict::Incomplete(limit)
         } else {
-            interleavings = found.graph.interleavings();
+            if detailed {
+                interleavings = found.graph.interleavings();
+            }
             match self.vacuous(found.ends) {
                 Some(why) => Verdict::Vacuous(why),
                 None => Verdict::Holds,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rowlock_model::{Host, Isolation};
 
-use crate::host::{Finish, Program, SimHost, SimSession};
+use crate::host::{Finish, Program, SimHost, SimSession, Start};
 
 /// What one process is given to work with.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ impl Debug for ProcessSpec {
 }
 
 impl ProcessSpec {
-    fn with(name: impl Into<String>, program: Program) -> ProcessSpec {
+    fn with(name: impl Into<String>, repeats: bool, start: Rc<Start>) -> ProcessSpec {
         ProcessSpec {
             name: name.into(),
             count: 1,
@@ -128,7 +128,7 @@ impl ProcessSpec {
             cancellable: false,
             connect: None,
             reconnects: true,
-            program,
+            program: Program { start, repeats },
         }
     }
 
@@ -141,6 +141,7 @@ impl ProcessSpec {
     {
         ProcessSpec::with(
             name,
+            false,
             Rc::new(move |host, sessions, _| {
                 let main = main(Worker { host, sessions });
                 Box::pin(async move {
@@ -165,6 +166,7 @@ impl ProcessSpec {
         let locals = Rc::new(RefCell::new(Locals::new(local)));
         ProcessSpec::with(
             name,
+            true,
             Rc::new(move |host, sessions, number| {
                 let local = locals.borrow().list[number as usize].clone();
                 let round = step(Worker { host, sessions }, local);
@@ -218,7 +220,8 @@ impl ProcessSpec {
     }
 
     /// Its main task may be cancelled at an await, as a web framework does when a client goes away.
-    /// A step function is then called again, with the local state that it had.
+    /// A step function is then called again, with the local state that it had; any other process is
+    /// done.
     #[must_use]
     pub fn cancellable(mut self) -> ProcessSpec {
         self.cancellable = true;

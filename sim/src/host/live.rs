@@ -34,7 +34,16 @@ pub(crate) enum Finish {
 pub(crate) type Round = Pin<Box<dyn Future<Output = Finish>>>;
 
 /// Starts a round of a process: host, sessions that the harness opened, number of its local state.
-pub(crate) type Program = Rc<dyn Fn(SimHost, Vec<SimSession>, u32) -> Round>;
+pub(crate) type Start = dyn Fn(SimHost, Vec<SimSession>, u32) -> Round;
+
+/// What a process runs.
+#[derive(Clone)]
+pub(crate) struct Program {
+    /// Starts a round.
+    pub(crate) start: Rc<Start>,
+    /// Whether a round that was cancelled is followed by another one.
+    pub(crate) repeats: bool,
+}
 
 /// What a process is told.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -135,7 +144,7 @@ impl Live {
     pub(crate) fn new(program: &Program, dialect: Dialect, sessions: usize, local: u32) -> Live {
         Live {
             desk: Some(Box::new(Desk::new(dialect, sessions))),
-            program: Rc::clone(program),
+            program: program.clone(),
             main: None,
             others: Vec::new(),
             ready: Arc::default(),
@@ -208,10 +217,10 @@ impl Live {
                 kept: true,
             })
             .collect();
-        let program = Rc::clone(&self.program);
+        let start = Rc::clone(&self.program.start);
         let local = self.local;
         // The closure itself may panic before it returns a future.
-        match catch_unwind(AssertUnwindSafe(|| program(SimHost, sessions, local))) {
+        match catch_unwind(AssertUnwindSafe(|| start(SimHost, sessions, local))) {
             Ok(future) => {
                 let waker = self.waker(0);
                 self.main = Some(Running { future, waker });
@@ -231,7 +240,10 @@ impl Live {
         match task {
             Some(0) => {
                 self.main = None;
-                self.finish_round(Finish::Again(self.local));
+                self.finish_round(match self.program.repeats {
+                    true => Finish::Again(self.local),
+                    false => Finish::Done,
+                });
             }
             Some(task) => self.others[task - 1] = None,
             None => {}

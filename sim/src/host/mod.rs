@@ -16,5 +16,5 @@ mod live;
 mod seam;
 
 pub(crate) use desk::{Ask, Given, Label, Note, Observed};
-pub(crate) use live::{Event, Finish, Live, Program, Rest};
+pub(crate) use live::{Event, Finish, Live, Program, Rest, Start};
 pub use seam::{SimHost, SimSession, SimTask};

@@ -133,6 +133,8 @@ pub struct ForeignKey {
     pub deferred: bool,
     /// `MATCH FULL`.
     pub match_full: bool,
+    /// Every row obeys it; `false` after `NOT VALID`, until it is validated.
+    pub validated: bool,
 }
 
 /// A table.

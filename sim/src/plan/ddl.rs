@@ -119,8 +119,15 @@ pub enum AlterTable {
     AddIndex(Box<Index>),
     /// `ADD CHECK`, checked against existing rows.
     AddCheck(Check),
-    /// `ADD FOREIGN KEY`, checked against existing rows.
+    /// `ADD FOREIGN KEY`, checked against existing rows unless it is `NOT VALID`.
     AddForeignKey(NewForeignKey),
+    /// `VALIDATE CONSTRAINT` of a foreign key.
+    Validate {
+        /// Its name.
+        name: Arc<str>,
+        /// The table that it refers to.
+        parent: crate::plan::catalog::RelationId,
+    },
     /// `DROP CONSTRAINT`.
     DropConstraint {
         /// Its name.
@@ -179,4 +186,6 @@ pub struct NewForeignKey {
     pub deferred: bool,
     /// `MATCH FULL`.
     pub match_full: bool,
+    /// Rows that are there already have been checked, or will be: not `NOT VALID`.
+    pub validated: bool,
 }

@@ -16,7 +16,7 @@ use sqlparser::dialect::{MySqlDialect, PostgreSqlDialect, SQLiteDialect};
 use sqlparser::parser::{Parser, ParserError, ParserOptions};
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-pub mod conflict;
+pub mod arbiter;
 pub mod control;
 pub mod locks;
 mod postgres;
@@ -86,6 +86,33 @@ pub fn parse(text: &str, dialect: Dialect) -> Result<Vec<Statement>, DbError> {
     Ok(statements)
 }
 
+/// What can be altered on a server although `sqlparser` takes it for a mistake.
+const UNKNOWN_TO_PARSER: &[&str] = &[
+    "AGGREGATE",
+    "COLLATION",
+    "CONVERSION",
+    "DATABASE",
+    "DEFAULT",
+    "EVENT",
+    "EXTENSION",
+    "FOREIGN",
+    "FUNCTION",
+    "LANGUAGE",
+    "LARGE",
+    "MATERIALIZED",
+    "PROCEDURE",
+    "PUBLICATION",
+    "ROUTINE",
+    "RULE",
+    "SEQUENCE",
+    "STATISTICS",
+    "SUBSCRIPTION",
+    "SYSTEM",
+    "TABLESPACE",
+    "TEXT",
+    "TRIGGER",
+];
+
 fn parse_one(
     text: &Arc<str>,
     part: &[TokenWithSpan],
@@ -97,6 +124,14 @@ fn parse_one(
     if let Some(control) = control::parse(&mut tokens, &word)? {
         tokens.expect_end()?;
         return Ok(StatementKind::Control(control));
+    }
+    if let ("ALTER", Some(object)) = (word.as_str(), tokens.word_at(1))
+        && UNKNOWN_TO_PARSER.contains(&object.as_str())
+    {
+        return Err(DbError::unsupported(
+            format!("the statement ALTER {object}"),
+            Some(tokens.position()),
+        ));
     }
     match word.as_str() {
         "SELECT" | "WITH" | "INSERT" | "UPDATE" | "DELETE" | "VALUES" | "TABLE" | "CREATE"
@@ -114,8 +149,8 @@ fn parse_one(
     }
     let mut folded = locks::fold(text, part)?;
     if dialect == Dialect::Postgres {
+        arbiter::fold(&mut folded);
         postgres::refuse_foreign(text, &mut folded, next)?;
-        conflict::fold_targets(&mut folded);
         let gap = postgres::known_gap(&folded);
         let folded = postgres::end_select_lists(folded);
         return parse_data(text, folded, next, dialect).map_err(|e| gap.unwrap_or(e));

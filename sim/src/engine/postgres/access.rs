@@ -45,10 +45,10 @@ impl Store {
 }
 
 impl Run {
-    /// Whether nothing but lock grants has been recorded.
-    pub(super) fn holds_only_locks(&self) -> bool {
-        self.entries()
-            .iter()
-            .all(|entry| matches!(entry, super::Entry::Granted(_)))
+    /// Whether the statement waits for a table's lock, and has only been granted such so far.
+    pub(super) fn waits_for_table(&self) -> bool {
+        let is_lock = matches!(self.position(), Some(super::Suspended::Lock(..)));
+        let granted = |entry: &super::Entry| matches!(entry, super::Entry::Granted(_));
+        is_lock && self.entries().iter().all(granted)
     }
 }

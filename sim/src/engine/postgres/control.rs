@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{Column, DbError, Isolation, Notice, Reply, Value};
+use rowlock_model::{Column, DbError, Notice, Reply, Value};
 
 use super::session::{Block, Modes, PreparedText, Savepoint};
 use super::statement::{Attempt, Halt, Parsed};
@@ -94,7 +94,6 @@ impl Postgres {
                     self.store.session_mut(session).block = Block::Open;
                 }
                 self.set_modes(session, *modes)?;
-                self.refuse_serializable(session, parsed)?;
                 Ok(if running {
                     warn(reply, "there is already a transaction in progress")
                 } else {
@@ -122,7 +121,6 @@ impl Postgres {
                 }
                 self.open_transaction(session, attempt);
                 self.set_modes(session, *modes)?;
-                self.refuse_serializable(session, parsed)?;
                 Ok(reply)
             }
             Control::SetCharacteristics(modes) => {
@@ -140,9 +138,7 @@ impl Postgres {
                 }
                 Ok(Reply::tag("SET"))
             }
-            Control::Set { local, name, value } => {
-                self.set(session, *local, name, value, parsed, attempt)
-            }
+            Control::Set { local, name, value } => self.set(session, *local, name, value, attempt),
             Control::Reset(name) => {
                 self.open_transaction(session, attempt);
                 let settings = &mut self.store.session_mut(session).settings;
@@ -367,32 +363,12 @@ impl Postgres {
         Ok(())
     }
 
-    /// SERIALIZABLE is not modelled yet.
-    pub(super) fn refuse_serializable(
-        &self,
-        session: SessionId,
-        parsed: &Parsed,
-    ) -> Result<(), DbError> {
-        let state = self.store.session(session);
-        if state
-            .transaction
-            .is_some_and(|t| t.modes.isolation == Isolation::Serializable)
-        {
-            return Err(DbError::unsupported(
-                "the isolation level SERIALIZABLE",
-                Some(parsed.statement.offset),
-            ));
-        }
-        Ok(())
-    }
-
     fn set(
         &mut self,
         session: SessionId,
         local: bool,
         name: &str,
         value: &Setting,
-        parsed: &Parsed,
         attempt: &mut Attempt,
     ) -> Result<Reply, Halt> {
         let reply = Reply::tag("SET");
@@ -402,7 +378,6 @@ impl Postgres {
             // Outside a block it concerns the transaction that this statement is, and no other.
             if !idle {
                 self.set_modes(session, modes)?;
-                self.refuse_serializable(session, parsed)?;
             }
             return Ok(reply);
         }

@@ -508,6 +508,7 @@ impl Database for Postgres {
             if let Some(flight) = &state.flight {
                 let ready = match &flight.waiting {
                     Waiting::Lock => self.store.is_granted(session),
+                    Waiting::Safety => self.store.safety(session).is_some(),
                     Waiting::Sleep(until) => *until <= now,
                     Waiting::Nothing(_) => true,
                 };
@@ -544,6 +545,16 @@ impl Database for Postgres {
         let mut waits = self.store.waits(|rel| self.relation_name(rel));
         for session in self.sessions() {
             let state = self.store.session(session);
+            if let Some(flight) = &state.flight
+                && matches!(flight.waiting, Waiting::Safety)
+            {
+                waits.push(Wait {
+                    session,
+                    blockers: self.store.safety_blockers(session),
+                    object: "a safe snapshot".to_owned(),
+                    granted: self.store.safety(session).is_some(),
+                });
+            }
             if let Some(flight) = &state.flight
                 && let Waiting::Sleep(until) = &flight.waiting
             {

@@ -22,6 +22,33 @@ pub(crate) fn concurrent_delete() -> DbError {
     )
 }
 
+fn dependencies(reason: String) -> DbError {
+    DbError::postgres(
+        "40001",
+        "could not serialize access due to read/write dependencies among transactions",
+    )
+    .with_detail(format!("Reason code: {reason}"))
+}
+
+/// 40001 of SERIALIZABLE: the transaction itself is the pivot, found out during `what`.
+pub(crate) fn serialization_pivot(what: &str) -> DbError {
+    dependencies(format!(
+        "Canceled on identification as a pivot, during {what}."
+    ))
+}
+
+/// 40001 of SERIALIZABLE: the reader has met a pivot that has committed already.
+pub(crate) fn serialization_old_pivot(xid: u32) -> DbError {
+    dependencies(format!(
+        "Canceled on conflict out to pivot {xid}, during read."
+    ))
+}
+
+/// 40001 of SERIALIZABLE: at a commit, the pivot is prepared already.
+pub(crate) fn serialization_prepared_pivot() -> DbError {
+    dependencies("Canceled on commit attempt with conflict in from prepared pivot.".to_owned())
+}
+
 /// 40P01, with the edges of the cycle as DETAIL.
 pub(crate) fn deadlock_detected(detail: String) -> DbError {
     DbError::postgres("40P01", "deadlock detected").with_detail(detail)

@@ -27,6 +27,14 @@ impl Heap {
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         digest.word(u64::from(self.rel.0));
         digest.word(self.items.len() as u64);
+        for index in &self.indexes {
+            // An index that was never used has no page; all else follows from the rows.
+            if let Some(Object::Index(index)) =
+                world.find(Key::Index(*index)).map(|slot| world.read(slot))
+            {
+                digest.word(u64::from(index.rooted));
+            }
+        }
         for item in &self.items {
             if let Object::Version(version) = world.read(*item) {
                 version.digest(world, digest);
@@ -172,9 +180,9 @@ impl Store {
         }
     }
 
-    /// The `ctid` of a version, as page and item. All on one page so far.
+    /// The `ctid` of a version, as page and item.
     pub fn ctid(&self, version: VersionId) -> (u32, u32) {
-        (0, Store::rank(&self.world, version) as u32 + 1)
+        self.place_of(version)
     }
 
     /// Whether a version is visible under a snapshot of `session`.
@@ -248,10 +256,11 @@ impl Store {
         self.append_as(rel, row, birth, xmin, prev, session)
     }
 
-    /// Says that a new version changed no indexed column: it belongs to the chain of `old`.
+    /// Says that a new version changed no indexed column: it belongs to the chain of `old`, if there
+    /// was room for it on the same page.
     pub fn keep_chain(&mut self, old: VersionId, new: VersionId) {
         let root = self.version(old).root;
-        if self.version(new).root != root {
+        if self.version(new).root != root && self.fits_beside(old, new) {
             self.version_mut(new).root = root;
         }
     }

@@ -47,6 +47,8 @@ pub struct Index {
     pub shape: IndexShape,
     /// Its entries.
     pub entries: Vec<IndexEntry>,
+    /// It has had an entry: there is a page.
+    pub rooted: bool,
 }
 
 impl Index {
@@ -84,6 +86,7 @@ impl Store {
         let index = Index {
             shape,
             entries: Vec::new(),
+            rooted: false,
         };
         self.world
             .create(Some(ObjectKey::Index(rel)), Object::Index(index));
@@ -108,7 +111,14 @@ impl Store {
             .take_while(|entry| self.version(entry.version).position < position)
             .count();
         let entry = IndexEntry { key, version };
-        self.index_mut(rel).entries.insert(from + before, entry);
+        let rooted = self.index(rel).rooted;
+        let index = self.index_mut(rel);
+        index.entries.insert(from + before, entry);
+        index.rooted = true;
+        if !rooted {
+            let table = index.shape.table;
+            self.touch_heap(table);
+        }
     }
 
     /// Versions whose key starts with `prefix`, in index order (or backwards). The step depends on

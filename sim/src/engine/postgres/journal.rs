@@ -80,6 +80,9 @@ pub struct Run {
     entries: Vec<Entry>,
     cursor: usize,
     suspended: Option<Suspended>,
+    /// Scans of a SERIALIZABLE transaction that were noted, in all runs and in this one.
+    scans: usize,
+    scan: usize,
 }
 
 impl Run {
@@ -90,6 +93,8 @@ impl Run {
             entries: Vec::new(),
             cursor: 0,
             suspended: None,
+            scans: 0,
+            scan: 0,
         }
     }
 
@@ -101,6 +106,7 @@ impl Run {
     /// Before the statement is run again.
     pub fn rewind(&mut self) {
         self.cursor = 0;
+        self.scan = 0;
     }
 
     /// Whether the next primitive will be answered from the journal.
@@ -163,11 +169,24 @@ impl Run {
         }
     }
 
+    /// Whether the scan that begins now was not begun in an earlier run.
+    pub(super) fn scan_is_new(&mut self) -> bool {
+        self.scan += 1;
+        let is_new = self.scan > self.scans;
+        self.scans = self.scans.max(self.scan);
+        is_new
+    }
+
     /// Leaves the position of a primitive that has to wait.
     pub(super) fn suspend(&mut self, position: Suspended) -> Stop {
         debug_assert!(!self.is_replaying() && self.suspended.is_none());
         self.suspended = Some(position);
         Stop::Wait
+    }
+
+    /// The position of the primitive that waits, if one does.
+    pub(super) fn position(&self) -> Option<&Suspended> {
+        self.suspended.as_ref()
     }
 
     /// The position that the primitive running now left, if it is the one that waited.
@@ -182,6 +201,9 @@ impl Run {
     /// Adds the journal to the digest of a session whose statement waits.
     pub fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         digest.word(self.entries.len() as u64);
+        if self.scans != 0 {
+            digest.word(self.scans as u64);
+        }
         let rank = |version: VersionId| Store::rank(world, version);
         for entry in &self.entries {
             std::mem::discriminant(entry).hash(digest);

@@ -4,7 +4,7 @@ use rowlock_model::schedule::SessionId;
 
 use super::lock::{LockQueue, Tag};
 use super::store::Server;
-use super::{Catalog, Heap, Index, RelId, SessionState, Version, Xact};
+use super::{Catalog, Heap, Index, RelId, SessionState, Ssi, Version, Xact};
 use crate::world::{self, Digest, World};
 
 /// One object.
@@ -28,6 +28,8 @@ pub enum Object {
     Lock(LockQueue),
     /// A sequence's last value and whether it was used: not transactional.
     Sequence(RelId, i64, bool),
+    /// What SERIALIZABLE transactions have read, and their conflicts.
+    Ssi(Ssi),
 }
 
 /// What names an object.
@@ -60,6 +62,10 @@ pub struct Counters {
     pub wait: u64,
     /// Grows with every commit that wrote something, and with the clock.
     pub committed: u64,
+    /// The last SERIALIZABLE transaction's number.
+    pub sxact: u64,
+    /// The last instant at which a SERIALIZABLE transaction was prepared or committed.
+    pub instant: u64,
 }
 
 impl world::Object for Object {
@@ -96,6 +102,7 @@ impl world::Object for Object {
                 heap.digest(world, &mut digest);
             }
             Object::Version(_) | Object::Index(_) => return None,
+            Object::Ssi(ssi) => return ssi.digest(world),
             Object::Lock(queue) => {
                 digest = Digest::new(6);
                 queue.digest(world, &mut digest);
@@ -133,6 +140,8 @@ pub(super) mod name {
     pub(crate) const XIDS: u64 = 4;
     /// The wait graph: read by deadlock checks, written by whoever starts or ends a wait.
     pub(crate) const WAITS: u64 = 5;
+    /// The conflicts of SERIALIZABLE transactions.
+    pub(crate) const CONFLICTS: u64 = 6;
 
     /// What a scan of a table finds: written by commits that wrote the table.
     pub(crate) fn table(rel: super::RelId) -> u64 {
@@ -172,6 +181,21 @@ pub(super) mod name {
     /// A session, as others see it.
     pub(crate) fn session(session: super::SessionId) -> u64 {
         of(18, session)
+    }
+
+    /// What a session's SERIALIZABLE transaction has read of a table.
+    pub(crate) fn reads_of(session: super::SessionId, table: super::RelId) -> u64 {
+        of(20, (session, table))
+    }
+
+    /// What a session's SERIALIZABLE transaction has written to a table, committed or not.
+    pub(crate) fn writes_of(session: super::SessionId, table: super::RelId) -> u64 {
+        of(21, (session, table))
+    }
+
+    /// The transaction id of a session's transaction: whether it has one.
+    pub(crate) fn xid(session: super::SessionId) -> u64 {
+        of(22, session)
     }
 
     /// A sequence.

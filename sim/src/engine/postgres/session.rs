@@ -81,6 +81,8 @@ pub(crate) struct Deferred {
 pub(crate) enum Waiting {
     /// A heavyweight lock; the store has the request.
     Lock,
+    /// A snapshot that is safe (`SERIALIZABLE READ ONLY DEFERRABLE`).
+    Safety,
     /// The clock (`pg_sleep`), until this time.
     Sleep(i64),
     /// Nothing any more: cancelled or terminated by somebody, this is the answer.
@@ -244,6 +246,7 @@ impl Flight {
         self.run.digest(world, digest);
         match &self.waiting {
             Waiting::Lock => digest.write_u8(0),
+            Waiting::Safety => digest.write_u8(3),
             Waiting::Sleep(until) => {
                 digest.write_u8(1);
                 until.hash(digest);

@@ -9,7 +9,7 @@ use rowlock_model::{Column, DbError, Isolation, Reply, Value};
 
 use super::catalog::Schema;
 use super::exec::{Exec, Info, Moment, locking_query};
-use super::session::{Block, Deferred, Transaction, Waiting};
+use super::session::{Block, Deferred, Modes, Transaction, Waiting};
 use super::{Postgres, Run, Snapshot, Stop, control, errors};
 use crate::plan::types::Type;
 use crate::plan::{Plan, PlanKind, lower};
@@ -205,16 +205,13 @@ impl Postgres {
     ) -> Result<Reply, Halt> {
         if attempt.fresh {
             self.open_transaction(session, attempt);
-            self.refuse_serializable(session, parsed)?;
         }
         let types: Vec<Type> = args.iter().map(argument_type).collect();
         let (planned, stamp) = self.planned(session, parsed, &types);
-        if !attempt.fresh && stamp != attempt.stamp && attempt.run.holds_only_locks() {
-            // While the statement waited for a table's lock, the schema changed.
-            // The lock that it was granted is its own by now.
-            if self.store.is_granted(session) {
-                self.store.finish_wait(session);
-            }
+        if !attempt.fresh && stamp != attempt.stamp && attempt.run.waits_for_table() {
+            // While the statement waited for a table's lock, the schema changed. What it was
+            // granted it has; it will ask again, for what the new plan needs.
+            self.store.finish_wait(session);
             attempt.run = Run::new(session);
         }
         attempt.stamp = stamp;
@@ -223,7 +220,7 @@ impl Postgres {
         if modes.read_only {
             refuse_writing(&planned)?;
         }
-        let snapshot = self.first_snapshot(session, modes.isolation);
+        let snapshot = self.first_snapshot(session, modes)?;
         let moment = self.moment(session, attempt);
         let schema = self.schema(session);
         let mut exec = Exec::new(
@@ -288,18 +285,33 @@ impl Postgres {
     }
 
     /// The snapshot of a REPEATABLE READ transaction, taken at its first query; in READ COMMITTED a
-    /// placeholder until the statement takes its own.
-    fn first_snapshot(&mut self, session: SessionId, isolation: Isolation) -> Snapshot {
+    /// placeholder until the statement takes its own. `SERIALIZABLE READ ONLY DEFERRABLE` waits for a
+    /// safe one.
+    fn first_snapshot(&mut self, session: SessionId, modes: Modes) -> Result<Snapshot, Halt> {
         let keeps = matches!(
-            isolation,
+            modes.isolation,
             Isolation::RepeatableRead | Isolation::Serializable
         );
+        if self.store.waits_for_safety(session) {
+            match self.store.safety(session) {
+                None => return Err(Halt::Wait(Waiting::Safety)),
+                Some(safe) => {
+                    self.store.ssi_leave(session);
+                    if !safe {
+                        self.store.keep_snapshots(session, 0);
+                        if let Some(t) = &mut self.store.session_mut(session).transaction {
+                            t.snapshot = None;
+                        }
+                    }
+                }
+            }
+        }
         let kept = match self.store.session(session).transaction {
             Some(t) => (t.snapshot, t.queried),
             None => (None, true),
         };
         let snapshot = match kept.0 {
-            Some(snapshot) => return self.store.renew_snapshot(session, snapshot),
+            Some(snapshot) => return Ok(self.store.renew_snapshot(session, snapshot)),
             None if keeps => {
                 let snapshot = self.store.take_snapshot(session);
                 self.store.snapshot_persists();
@@ -313,7 +325,21 @@ impl Postgres {
             t.queried = true;
             t.snapshot = snapshot;
         }
-        snapshot.unwrap_or(Snapshot { csn: 0, cid: 0 })
+        if let Some(snapshot) = snapshot
+            && modes.isolation == Isolation::Serializable
+        {
+            let Modes {
+                read_only,
+                deferrable,
+                ..
+            } = modes;
+            self.store
+                .ssi_begin(session, snapshot.csn, read_only, deferrable);
+            if self.store.waits_for_safety(session) {
+                return Err(Halt::Wait(Waiting::Safety));
+            }
+        }
+        Ok(snapshot.unwrap_or(Snapshot { csn: 0, cid: 0 }))
     }
 
     /// Runs deferred checks that `which` selects, now.
@@ -329,7 +355,7 @@ impl Postgres {
             return Ok(());
         }
         let modes = self.modes(session);
-        let snapshot = self.first_snapshot(session, modes.isolation);
+        let snapshot = self.first_snapshot(session, modes)?;
         let moment = self.moment(session, attempt);
         let schema = self.schema(session);
         let mut exec = Exec::new(
@@ -350,7 +376,9 @@ impl Postgres {
 
     /// Commits the open transaction.
     pub(super) fn commit(&mut self, session: SessionId, attempt: &mut Attempt) -> Result<(), Halt> {
-        let checked = self.run_deferred(session, attempt, |_| true);
+        let checked = self
+            .run_deferred(session, attempt, |_| true)
+            .and_then(|()| Ok(self.store.ssi_prepare(session)?));
         if let Err(Halt::Error(_)) = &checked {
             // A commit that fails is a rollback, and the block is over.
             self.store.abort_block(session);

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use rowlock_model::schedule::SessionId;
 
 use super::object::{Key, Object, name};
-use super::{Catalog, RelId, SessionState, VersionId, Xact};
+use super::{Catalog, RelId, SessionState, Ssi, VersionId, Xact};
 use crate::database::{Footprint, Mark};
 use crate::world::{Digest, Slot, World};
 
@@ -59,6 +59,8 @@ impl Store {
         assert_eq!(slot, SERVER);
         let slot = world.create(None, Object::Catalog(Catalog::default()));
         assert_eq!(slot, CATALOG);
+        let slot = world.create(None, Object::Ssi(Ssi::default()));
+        assert_eq!(slot, super::ssi::SLOT);
         Store {
             world,
             slots: Vec::new(),
@@ -77,6 +79,7 @@ impl Store {
 
     /// See [`World::fingerprint`].
     pub fn fingerprint(&mut self) -> u128 {
+        self.ssi_touch();
         self.world.fingerprint()
     }
 

@@ -113,6 +113,11 @@ pub struct Version {
 }
 
 impl Version {
+    /// Whether it follows another version of its HOT chain, so that no index has an entry for it.
+    pub fn is_hot(&self) -> bool {
+        self.root != self.position
+    }
+
     /// The update or delete in progress, if any.
     pub fn ender(&self) -> Option<&Holder> {
         let ends = |holder: &&Holder| holder.hold.command().is_some();
@@ -197,6 +202,9 @@ impl Version {
         }
         if let Some(next) = self.next {
             digest.word(Store::rank(world, next));
+        }
+        if self.is_hot() && self.prev.is_some() {
+            digest.word(1);
         }
     }
 }

@@ -193,7 +193,10 @@ impl Store {
             }
             self.read_row_lock(version);
             match self.standing(session, snapshot.cid, version) {
-                Standing::Free => break self.apply(session, snapshot.cid, version, change),
+                Standing::Free => {
+                    self.ssi_change(session, version)?;
+                    break self.apply(session, snapshot.cid, version, change);
+                }
                 Standing::Invisible => break WriteOutcome::Invisible,
                 Standing::SelfModified(cid) => break WriteOutcome::SelfModified(cid),
                 Standing::Updated => break WriteOutcome::Updated,
@@ -203,7 +206,10 @@ impl Store {
             let holders = self.conflicting(version, session, strength);
             if holders.is_empty() {
                 break match self.version(version).death {
-                    None => self.apply(session, snapshot.cid, version, change),
+                    None => {
+                        self.ssi_change(session, version)?;
+                        self.apply(session, snapshot.cid, version, change)
+                    }
                     Some(death) if death.updated => WriteOutcome::Updated,
                     Some(_) => WriteOutcome::Deleted,
                 };
@@ -291,6 +297,7 @@ impl Store {
         if !self.index(index).forbids(key) {
             // Nothing to journal: only this run's own version can be missing.
             if !run.is_replaying() {
+                self.ssi_index_insert(run.session, index, key, version)?;
                 self.index_build(index, Key::clone(key), version);
                 run.record(Entry::Unique(UniqueCheck::Unique));
             } else {
@@ -428,6 +435,9 @@ impl Store {
                 }
             }
         };
+        if let Some(version) = add {
+            self.ssi_index_insert(run.session, index, key, version)?;
+        }
         if let (UniqueCheck::Unique, Some(version)) = (check, add) {
             self.index_build(index, Key::clone(key), version);
         }

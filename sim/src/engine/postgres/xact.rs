@@ -179,6 +179,9 @@ impl Store {
             if self.xact(session).levels[depth].has_own_xid {
                 continue;
             }
+            if depth == 0 && self.world.footprint.is_on() {
+                self.world.footprint.write(name::xid(session));
+            }
             let counters = self.world.counters_mut();
             counters.xid += 1;
             let xid = Xid(counters.xid);
@@ -251,14 +254,13 @@ impl Store {
         );
         let held = self.held_versions(session, 0);
         self.record_end(session, &held, true);
-        let xact = self.xact_mut(session);
-        let levels = std::mem::take(&mut xact.levels);
-        let had_snapshots = !std::mem::take(&mut xact.snapshots).is_empty();
-        xact.command = 0;
-        let wrote = held
+        let wrote_rows = held
             .iter()
-            .any(|version| self.is_written_by(*version, session))
-            || levels
+            .any(|version| self.is_written_by(*version, session));
+        let wrote = wrote_rows
+            || self
+                .xact(session)
+                .levels
                 .iter()
                 .any(|l| !l.created.is_empty() || !l.dropped.is_empty());
         if wrote {
@@ -266,6 +268,12 @@ impl Store {
             counters.csn += 1;
             counters.committed += 1;
         }
+        let csn = self.world.counters().csn;
+        self.ssi_end(session, Some(if wrote { csn } else { 0 }));
+        let xact = self.xact_mut(session);
+        let levels = std::mem::take(&mut xact.levels);
+        let had_snapshots = !std::mem::take(&mut xact.snapshots).is_empty();
+        xact.command = 0;
         let emptied = levels.iter().flat_map(|level| &level.truncated);
         let emptied: Vec<VersionId> = emptied.copied().collect();
         self.settle_own(session, &held, &emptied);
@@ -290,6 +298,7 @@ impl Store {
             self.xact(session).is_open(),
             "{session:?} has no transaction"
         );
+        self.ssi_end(session, None);
         let had_snapshots = !std::mem::take(&mut self.xact_mut(session).snapshots).is_empty();
         self.roll_back_to(session, 0);
         self.xact_mut(session).command = 0;
@@ -431,7 +440,8 @@ impl Store {
         let mut recent = Vec::new();
         for version in held {
             let (made, ended) = self.commit_version(*version, session, csn);
-            let never_seen = made && ended;
+            // A SERIALIZABLE reader comes to it, though it does not see it.
+            let never_seen = made && ended && !self.ssi_in_use();
             if never_seen || emptied.contains(version) {
                 self.remove_version(*version);
                 continue;
@@ -530,6 +540,10 @@ impl Store {
     /// Removes versions that were made and ended between two kept snapshots: no snapshot sees them,
     /// and who follows the chain of versions only passes by.
     fn remove_unreachable(&mut self) {
+        if self.ssi_in_use() {
+            // SERIALIZABLE readers come to them, though they do not see them.
+            return;
+        }
         let versions = self
             .server()
             .recent
@@ -596,6 +610,14 @@ impl Store {
         }
         if commits {
             self.world.footprint.write(name::COMMITS);
+        }
+        if self
+            .xact(session)
+            .levels
+            .first()
+            .is_some_and(|l| l.has_own_xid)
+        {
+            self.world.footprint.write(name::xid(session));
         }
         for id in held {
             let version = self.version(*id);

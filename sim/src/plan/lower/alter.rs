@@ -81,9 +81,17 @@ impl Lowering<'_> {
                 constraint,
                 not_valid,
             } => {
-                absent(*not_valid, "NOT VALID", at)?;
+                let is_foreign_key = matches!(constraint, ast::TableConstraint::ForeignKey(_));
+                absent(
+                    *not_valid && !is_foreign_key,
+                    "NOT VALID on other constraints than foreign keys",
+                    at,
+                )?;
                 let before = Counts::of(new);
                 self.table_constraint(new, constraint)?;
+                for key in &mut new.foreign_keys[before.foreign_keys..] {
+                    key.validated = !not_valid;
+                }
                 before.added(new, actions);
             }
             AlterTableOperation::DropColumn {
@@ -105,6 +113,40 @@ impl Lowering<'_> {
                         None if *if_exists => {}
                         None => return Err(no_column(&name, &new.table)),
                     }
+                }
+            }
+            AlterTableOperation::ValidateConstraint { name } => {
+                let name = ident(name);
+                let table = &new.table;
+                let mut keys = table.foreign_keys.iter();
+                if let Some(key) = keys.find(|key| *key.name == *name) {
+                    actions.push(AlterTable::Validate {
+                        name: name.into(),
+                        parent: key.parent,
+                    });
+                } else if table
+                    .indexes
+                    .iter()
+                    .any(|i| i.constraint && *i.name == *name)
+                {
+                    return Err(DbError::postgres(
+                        "42809",
+                        format!(
+                            "constraint \"{name}\" of relation \"{}\" is not a foreign key or \
+                             check constraint",
+                            table.name
+                        ),
+                    ));
+                } else if table.checks.iter().any(|c| *c.name == *name) {
+                    return unsupported("ALTER TABLE VALIDATE CONSTRAINT of a CHECK", at);
+                } else {
+                    return Err(DbError::postgres(
+                        "42704",
+                        format!(
+                            "constraint \"{name}\" of relation \"{}\" does not exist",
+                            table.name
+                        ),
+                    ));
                 }
             }
             AlterTableOperation::DropConstraint {

@@ -11,6 +11,7 @@ use crate::plan::catalog::{Index, Table};
 use crate::plan::expr::Expr;
 use crate::plan::query::{OutputColumn, RangeKind};
 use crate::plan::write::{ConflictAction, OnConflict};
+use crate::sql::arbiter;
 
 impl Lowering<'_> {
     /// `ON CONFLICT` of an insert whose target is entry 0 of the innermost level.
@@ -139,13 +140,13 @@ impl Lowering<'_> {
                 .first()
                 .map_or(at, |c| crate::sql::tokens::start_of(c.span));
             let list = self.parenthesis_before(list);
-            let key = match crate::sql::conflict::key(self.text, name)? {
+            let expr = match arbiter::read_back(name, self.text) {
                 Some(tree) => {
                     self.at_place(Place::Clause("ON CONFLICT"), |this| this.expr(&tree))?
                 }
                 None => self.column(name).map_err(|e| e.at(list))?,
             };
-            wanted.push(key.expr);
+            wanted.push(expr.expr);
         }
         let predicate = match predicate {
             Some(tree) => {

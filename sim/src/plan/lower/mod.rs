@@ -36,6 +36,7 @@ mod names;
 mod operator;
 mod query;
 mod select;
+mod series;
 mod table;
 mod write;
 

@@ -7,6 +7,7 @@ use sqlparser::ast;
 
 use super::names::Place;
 use super::query::Tail;
+use super::series;
 use super::{Lowering, Typed, absent, column, error, ident, place, unsupported};
 use crate::plan::expr::Expr;
 use crate::plan::query::{
@@ -43,6 +44,10 @@ impl Lowering<'_> {
     ) -> Result<Query, DbError> {
         let at = place(select, self.begin);
         refuse_foreign(select, at)?;
+        // Row locks are refused on what is there: functions in the select list.
+        let movable = tail.locks.is_empty();
+        let moved = movable.then(|| series::moved_into_from(select)).flatten();
+        let select = moved.as_ref().unwrap_or(select);
         let from = self.from(&select.from)?;
         let filter = self.filter(select.selection.as_ref())?;
         let mut targets = self.targets(&select.projection)?;

@@ -574,6 +574,7 @@ impl Lowering<'_> {
             deferrable,
             deferred,
             match_full: matches!(match_kind, Some(ast::ConstraintReferenceMatchKind::Full)),
+            validated: true,
         });
         Ok(())
     }

@@ -106,6 +106,7 @@ impl Exec<'_> {
         row: &Row,
         around: Around<'_>,
     ) -> Result<Option<VersionId>, Stop> {
+        self.note_insert(table)?;
         let version = self
             .store
             .insert(&mut self.run, &self.snapshot, table.id, Row::clone(row));

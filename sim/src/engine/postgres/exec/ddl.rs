@@ -53,21 +53,23 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
             },
         )],
         Ddl::AlterTable { table, actions } => {
-            let keys: Vec<&NewForeignKey> = actions
-                .iter()
-                .filter_map(|action| match action {
-                    AlterTable::AddForeignKey(key) => Some(key),
-                    _ => None,
-                })
-                .collect();
-            let own = if keys.len() == actions.len() {
-                LockMode::ShareRowExclusive
-            } else {
-                LockMode::AccessExclusive
+            // The strongest that any of the actions needs (manual, `ALTER TABLE`).
+            let needs = |action: &AlterTable| match action {
+                AlterTable::Validate { .. } => LockMode::ShareUpdateExclusive,
+                AlterTable::AddForeignKey(_) => LockMode::ShareRowExclusive,
+                _ => LockMode::AccessExclusive,
             };
-            let parents = keys.into_iter().filter_map(|key| key.parent.as_ref());
-            std::iter::once((table.id, own))
-                .chain(parents.map(|p| (p.id, LockMode::ShareRowExclusive)))
+            let own = actions.iter().map(needs).max();
+            let parents = actions.iter().filter_map(|action| match action {
+                AlterTable::AddForeignKey(key) => {
+                    let parent = key.parent.as_ref()?;
+                    Some((parent.id, LockMode::ShareRowExclusive))
+                }
+                AlterTable::Validate { parent, .. } => Some((*parent, LockMode::RowShare)),
+                _ => None,
+            });
+            std::iter::once((table.id, own.unwrap_or(LockMode::AccessExclusive)))
+                .chain(parents)
                 .collect()
         }
         Ddl::DropTables { tables, .. } => {
@@ -425,8 +427,17 @@ impl Exec<'_> {
             AlterTable::AddCheck(check) => self.add_check(&mut table, check)?,
             AlterTable::AddForeignKey(key) => {
                 let key = resolved(&table, key);
-                self.check_existing(&table, &key)?;
+                if key.validated {
+                    self.check_existing(&table, &key)?;
+                }
                 table.foreign_keys.push(key);
+            }
+            AlterTable::Validate { name, .. } => {
+                let at = table.foreign_keys.iter().position(|key| key.name == *name);
+                if let Some(at) = at.filter(|at| !table.foreign_keys[*at].validated) {
+                    self.check_existing(&table, &table.foreign_keys[at])?;
+                    table.foreign_keys[at].validated = true;
+                }
             }
             AlterTable::DropConstraint { name, cascade } => {
                 self.drop_constraint(&mut table, name, *cascade)?;
@@ -702,6 +713,7 @@ impl Exec<'_> {
             for index in &table.indexes {
                 self.store.drop_relation(self.session, index.id);
             }
+            self.store.ssi_empty(self.session, table.id)?;
             self.store.drop_relation(self.session, table.id);
             let owned: Vec<RelId> = self
                 .schema
@@ -747,6 +759,7 @@ impl Exec<'_> {
             }
         }
         for table in tables {
+            self.store.ssi_empty(self.session, table.id)?;
             self.store.truncate(self.session, &self.snapshot, table.id);
             if restart_identity {
                 let schema = Rc::clone(&self.schema);
@@ -792,5 +805,6 @@ fn resolved(table: &Table, key: &NewForeignKey) -> ForeignKey {
         deferrable: key.deferrable,
         deferred: key.deferred,
         match_full: key.match_full,
+        validated: key.validated,
     }
 }

@@ -309,6 +309,7 @@ impl Exec<'_> {
                 }
             }
             let candidates = exec.store.index_lookup(key.parent_index, &prefix, false);
+            exec.note_lookup(key.parent_index, &prefix, &candidates)?;
             exec.lock_matching(&candidates, &key.parent_columns, values)
         })
     }
@@ -428,7 +429,7 @@ impl Exec<'_> {
     fn refuse(&mut self, child: &Table, key: &ForeignKey, values: &[Value]) -> Result<(), Stop> {
         self.lock_relation(child.id, LockMode::RowShare)?;
         let found = self.nested(true, |exec| {
-            let candidates = exec.children(child, key, values);
+            let candidates = exec.children(child, key, values)?;
             exec.lock_matching(&candidates, &key.columns, values)
         })?;
         if !found {
@@ -448,7 +449,12 @@ impl Exec<'_> {
     }
 
     /// Where children with these values can be.
-    fn children(&mut self, child: &Table, key: &ForeignKey, values: &[Value]) -> Vec<VersionId> {
+    fn children(
+        &mut self,
+        child: &Table,
+        key: &ForeignKey,
+        values: &[Value],
+    ) -> Result<Vec<VersionId>, Stop> {
         let index = child.indexes.iter().find(|index| {
             index.predicate.is_none()
                 && index
@@ -458,7 +464,9 @@ impl Exec<'_> {
                     .is_some_and(|c| key.columns.contains(&c))
         });
         let Some(index) = index else {
-            return self.store.scan(child.id).to_vec();
+            let items = self.store.scan(child.id);
+            self.note_scan(child.id, &items)?;
+            return Ok(items.to_vec());
         };
         let prefix: Vec<Value> = index
             .keys
@@ -468,7 +476,9 @@ impl Exec<'_> {
                 Some(values[at].clone())
             })
             .collect();
-        self.store.index_lookup(index.id, &prefix, false)
+        let found = self.store.index_lookup(index.id, &prefix, false);
+        self.note_lookup(index.id, &prefix, &found)?;
+        Ok(found)
     }
 
     fn cascade_delete(
@@ -479,7 +489,7 @@ impl Exec<'_> {
     ) -> Result<(), Stop> {
         self.lock_relation(child.id, LockMode::RowExclusive)?;
         self.nested(true, |exec| {
-            for version in exec.children(child, key, values) {
+            for version in exec.children(child, key, values)? {
                 let mut version = version;
                 if !exec.is_child(version, key, values)? {
                     continue;
@@ -515,7 +525,7 @@ impl Exec<'_> {
             .collect();
         self.lock_relation(child.id, LockMode::RowExclusive)?;
         self.nested(true, |exec| {
-            for version in exec.children(child, key, values) {
+            for version in exec.children(child, key, values)? {
                 let mut version = version;
                 if !exec.is_child(version, key, values)? {
                     continue;

@@ -8,8 +8,12 @@ use rowlock_model::Value;
 use super::bound::{Around, Bound};
 use super::order::{Group, Order};
 use super::{Exec, Flow, Stop};
-use crate::plan::expr::{self, Accumulator, Aggregate, Window, WindowFunction};
-use crate::plan::query::{Grouping, Select};
+use crate::engine::postgres::RelId;
+use crate::plan::catalog::Table;
+use crate::plan::expr::{
+    self, Accumulator, Aggregate, AggregateFunction, Expr, Window, WindowFunction,
+};
+use crate::plan::query::{Access, Grouping, RangeKind, Select};
 
 /// A row between the source and the targets.
 struct Line {
@@ -23,6 +27,32 @@ struct Running {
     accumulator: Accumulator,
     /// Arguments kept back for `ORDER BY` inside the call: sort keys, then the arguments.
     held: Vec<(Vec<Value>, Vec<Value>)>,
+}
+
+/// The index that has the answer to `min` or `max` at one end, and whether that is its far end.
+fn extreme_of(table: &Table, aggregate: &Aggregate) -> Option<(RelId, bool)> {
+    let wants_least = match aggregate.function {
+        AggregateFunction::Min => true,
+        AggregateFunction::Max => false,
+        _ => return None,
+    };
+    let (
+        [
+            Expr::Column {
+                level: 0, column, ..
+            },
+        ],
+        None,
+    ) = (&aggregate.args[..], &aggregate.filter)
+    else {
+        return None;
+    };
+    let leads = |index: &&crate::plan::catalog::Index| {
+        index.predicate.is_none()
+            && index.keys.first().and_then(|key| key.column) == Some(*column as usize)
+    };
+    let index = table.indexes.iter().find(leads)?;
+    Some((index.id, wants_least == index.keys[0].descending))
 }
 
 impl Exec<'_> {
@@ -73,6 +103,52 @@ impl Exec<'_> {
         })
     }
 
+    /// SERIALIZABLE: the server answers `min` and `max` of the leading column of an index from an end
+    /// of it, and reads no other row. Notes that; whether it did, so that the scan of all rows that
+    /// is made here counts for nothing.
+    fn note_extremes(
+        &mut self,
+        select: &Select,
+        grouping: &Grouping,
+        around: Around<'_>,
+    ) -> Result<bool, Stop> {
+        let ([entry], false) = (&select.source.range[..], grouping.explicit) else {
+            return Ok(false);
+        };
+        let RangeKind::Table(table) = &entry.kind else {
+            return Ok(false);
+        };
+        if !self.is_serializable() || entry.access != Access::Sequential {
+            return Ok(false);
+        }
+        let mut ends = Vec::new();
+        for aggregate in &grouping.aggregates {
+            match extreme_of(table, aggregate) {
+                Some(end) => ends.push(end),
+                None => return Ok(false),
+            }
+        }
+        for (index, backward) in &ends {
+            let entries = self.store.index_scan(*index, *backward);
+            let mut found = Vec::new();
+            for entry in entries.iter().filter(|entry| !entry.key[0].is_null()) {
+                found.push(entry.version);
+                if !self
+                    .store
+                    .visible(self.session, &self.snapshot, entry.version)
+                {
+                    continue;
+                }
+                let bound = [self.bind(entry.version)];
+                if self.all_hold(&select.source.filter, &bound, around)? {
+                    break;
+                }
+            }
+            self.note_versions(*index, &found)?;
+        }
+        Ok(!ends.is_empty())
+    }
+
     /// Groups appear in the order of their first row.
     fn groups(
         &mut self,
@@ -85,6 +161,8 @@ impl Exec<'_> {
         if !grouping.explicit {
             groups.push((Vec::new(), start(&grouping.aggregates)));
         }
+        let unnoted = self.note_extremes(select, grouping, around)?;
+        let before = std::mem::replace(&mut self.unnoted, unnoted);
         self.source(&select.source, around, None, &mut |exec, bound| {
             let place = if grouping.explicit {
                 let key = exec.project(&grouping.keys, bound, around)?;
@@ -102,6 +180,7 @@ impl Exec<'_> {
             }
             Ok(Flow::More)
         })?;
+        self.unnoted = before;
         let mut lines = Vec::with_capacity(groups.len());
         for (mut group, running) in groups {
             for (aggregate, running) in grouping.aggregates.iter().zip(running) {

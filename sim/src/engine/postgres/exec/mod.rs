@@ -96,6 +96,8 @@ pub(super) struct Exec<'e> {
     events: Vec<foreign_key::Queued>,
     /// The keys of deferrable unique constraints that the row just written may share with others.
     rechecks: Vec<(Arc<str>, IndexKeyValues)>,
+    /// SERIALIZABLE: what the running scan reads is noted elsewhere.
+    unnoted: bool,
     /// Set when a `pg_sleep` waits: until when.
     pub(super) sleeps_until: Option<i64>,
     /// The sleep in which the statement was suspended is over.
@@ -126,6 +128,7 @@ impl<'e> Exec<'e> {
             notices: Vec::new(),
             events: Vec::new(),
             rechecks: Vec::new(),
+            unnoted: false,
             sleeps_until: None,
             slept: false,
         }
@@ -135,6 +138,11 @@ impl<'e> Exec<'e> {
     pub(super) fn keeps_snapshot(&self) -> bool {
         use rowlock_model::Isolation::{RepeatableRead, Serializable};
         matches!(self.moment.modes.isolation, RepeatableRead | Serializable)
+    }
+
+    /// Whether the transaction is SERIALIZABLE.
+    pub(super) fn is_serializable(&self) -> bool {
+        self.moment.modes.isolation == rowlock_model::Isolation::Serializable
     }
 
     /// The schema that the statement sees.

@@ -582,7 +582,11 @@ impl Exec<'_> {
             values.dedup_by(|a, b| compare_values(a, b).is_eq());
             let mut versions = Vec::new();
             for value in values {
-                versions.extend(self.store.index_lookup(index.id, &[value], false));
+                let found = self
+                    .store
+                    .index_lookup(index.id, std::slice::from_ref(&value), false);
+                self.note_lookup(index.id, &[value], &found)?;
+                versions.extend(found);
             }
             return Ok(Some(versions));
         }

@@ -7,8 +7,8 @@ use rowlock_model::{DbError, Row, Value};
 use super::bound::{Around, Bound};
 use super::source::{Sink, is_whole};
 use super::{Exec, Flow, Stop};
-use crate::engine::postgres::VersionId;
-use crate::plan::catalog::{RelationId, Sequence, Table};
+use crate::engine::postgres::{VersionId, compare_values};
+use crate::plan::catalog::{Index, RelationId, Sequence, Table};
 use crate::plan::expr::{Scope, SystemColumn};
 use crate::plan::query::{KeyCondition, KeyOp};
 
@@ -31,6 +31,7 @@ impl Exec<'_> {
         match keys {
             None => {
                 let items = self.store.scan(table.id);
+                self.note_scan(table.id, &items)?;
                 self.visible_rows(&items, bound, entry, sink)
             }
             Some((index, keys)) => {
@@ -113,6 +114,7 @@ impl Exec<'_> {
             }
             None => self.store.index_lookup(index.id, &prefix, false),
         };
+        self.note_index_scan(index, keys, prefix, &found, around, bound)?;
         if !(index.unique && is_whole(index.keys.len(), keys)) && found.len() > 1 {
             found.sort_unstable_by_key(|v| {
                 let version = self.store.version(*v);
@@ -121,6 +123,89 @@ impl Exec<'_> {
             found.dedup();
         }
         Ok(found)
+    }
+
+    /// SERIALIZABLE: a sequential scan of a table that has these versions begins.
+    pub(super) fn note_scan(&mut self, table: RelationId, items: &[VersionId]) -> Result<(), Stop> {
+        if self.is_serializable() && !self.unnoted {
+            self.store
+                .ssi_scan(&mut self.run, &self.snapshot, table, items)?;
+        }
+        Ok(())
+    }
+
+    /// SERIALIZABLE: an index was read for the keys that start with `prefix`, and gave these versions.
+    pub(super) fn note_lookup(
+        &mut self,
+        index: RelationId,
+        prefix: &[Value],
+        found: &[VersionId],
+    ) -> Result<(), Stop> {
+        if self.is_serializable() {
+            let ranks = self.store.span(index, prefix);
+            self.store
+                .ssi_index_scan(&mut self.run, &self.snapshot, index, ranks, found)?;
+        }
+        Ok(())
+    }
+
+    /// SERIALIZABLE: an index was read from one end, and gave these versions.
+    pub(super) fn note_versions(
+        &mut self,
+        index: RelationId,
+        found: &[VersionId],
+    ) -> Result<(), Stop> {
+        let ranks = self.store.span_of(index, found);
+        self.store
+            .ssi_index_scan(&mut self.run, &self.snapshot, index, ranks, found)?;
+        Ok(())
+    }
+
+    fn note_index_scan(
+        &mut self,
+        index: &Index,
+        keys: &[KeyCondition],
+        prefix: Vec<Value>,
+        found: &[VersionId],
+        around: Around<'_>,
+        bound: &[Bound],
+    ) -> Result<(), Stop> {
+        if !self.is_serializable() {
+            return Ok(());
+        }
+        // The server checks every condition on a key column in the index already.
+        let mut found = found.to_vec();
+        let mut narrowed = false;
+        for (position, condition) in keys.iter().enumerate() {
+            let done = position < prefix.len() && condition.key == position;
+            let wanted: fn(std::cmp::Ordering) -> bool = match condition.op {
+                KeyOp::Lt => std::cmp::Ordering::is_lt,
+                KeyOp::Le => std::cmp::Ordering::is_le,
+                KeyOp::Gt => std::cmp::Ordering::is_gt,
+                KeyOp::Ge => std::cmp::Ordering::is_ge,
+                KeyOp::Eq if !done => std::cmp::Ordering::is_eq,
+                KeyOp::Eq | KeyOp::Any | KeyOp::IsNull => continue,
+            };
+            let operand = self.evaluate(&condition.operand, bound, around)?;
+            if operand.is_null() {
+                // Nothing can match: the server does not even look.
+                return Ok(());
+            }
+            narrowed = true;
+            let mut kept = Vec::new();
+            for version in found {
+                let row = Row::clone(self.store.row(version));
+                let key = self.of_row(&index.keys[condition.key].expr, &row, around)?;
+                if !key.is_null() && wanted(compare_values(&key, &operand)) {
+                    kept.push(version);
+                }
+            }
+            found = kept;
+        }
+        if !narrowed && !prefix.is_empty() {
+            return self.note_lookup(index.id, &prefix, &found);
+        }
+        self.note_versions(index.id, &found)
     }
 
     /// The row of a sequence read as a table.

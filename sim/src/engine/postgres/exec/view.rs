@@ -10,7 +10,7 @@ use rowlock_model::{Row, Value};
 use super::{Exec, Stop};
 use crate::engine::postgres::lock::mode_name;
 use crate::engine::postgres::session::{Block, SessionState, Waiting};
-use crate::engine::postgres::{AdvisoryKey, HeldLock, LockMode, RelId, Tag, pid};
+use crate::engine::postgres::{AdvisoryKey, HeldLock, LockMode, ReadLock, RelId, Tag, pid};
 use crate::plan::catalog::{RelationId, VirtualTable};
 use crate::plan::types::Type;
 
@@ -101,7 +101,9 @@ impl Exec<'_> {
             let rows: Vec<Value> = match &*view.name {
                 "pg_locks" => {
                     let locks = self.store.locks();
-                    locks.iter().map(lock_row).collect()
+                    let reads = self.store.read_locks();
+                    let held = locks.iter().map(lock_row);
+                    held.chain(reads.iter().map(read_lock_row)).collect()
                 }
                 _ => (0..self.store.session_count())
                     .map(SessionId)
@@ -173,6 +175,26 @@ fn lock_row(lock: &HeldLock) -> Value {
     Value::Array(row.into())
 }
 
+fn read_lock_row(lock: &ReadLock) -> Value {
+    let int = |n: u32| Value::Int(i64::from(n));
+    let mut row = vec![Value::Null; 16];
+    row[0] = Value::text(match (lock.page, lock.item) {
+        (None, _) => "relation",
+        (Some(_), None) => "page",
+        (Some(_), Some(_)) => "tuple",
+    });
+    row[1] = Value::Int(DATABASE);
+    row[2] = int(lock.relation.0);
+    row[3] = lock.page.map_or(Value::Null, int);
+    row[4] = lock.item.map_or(Value::Null, int);
+    row[10] = virtual_xid(lock.session);
+    row[11] = Value::Int(pid(lock.session));
+    row[12] = Value::text("SIReadLock");
+    row[13] = Value::Bool(true);
+    row[14] = Value::Bool(false);
+    Value::Array(row.into())
+}
+
 fn virtual_xid(session: SessionId) -> Value {
     Value::text(format!("{}/1", u32::from(session.0) + 3))
 }
@@ -195,6 +217,7 @@ fn activity_row(session: SessionId, state: &SessionState, active: bool) -> Value
     }
     let waits = state.flight.as_ref().map(|flight| match flight.waiting {
         Waiting::Lock => ("Lock", "transactionid"),
+        Waiting::Safety => ("IPC", "SafeSnapshot"),
         Waiting::Sleep(_) => ("Timeout", "PgSleep"),
         Waiting::Nothing(_) => ("Client", "ClientRead"),
     });

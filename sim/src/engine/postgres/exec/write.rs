@@ -96,12 +96,21 @@ impl Exec<'_> {
         row: &Row,
         around: Around<'_>,
     ) -> Result<VersionId, Stop> {
+        self.note_insert(table)?;
         let version = self
             .store
             .insert(&mut self.run, &self.snapshot, table.id, Row::clone(row));
         self.index_row(table, row, version, &[], around)?;
         self.queue(table, Event::Insert(Row::clone(row)), version);
         Ok(version)
+    }
+
+    /// SERIALIZABLE: a row is about to be inserted.
+    pub(super) fn note_insert(&mut self, table: &Table) -> Result<(), Stop> {
+        if self.is_serializable() && !self.run.is_replaying() {
+            self.store.ssi_insert(self.session, table.id)?;
+        }
+        Ok(())
     }
 
     fn update(
