@@ -1,6 +1,6 @@
 //! What the explorer sees of a simulated database server.
 //!
-//! The server is a value that changes only through [`Database::apply`]-like calls, can be put back
+//! The server is a value that changes only through the calls of [`Database`], can be put back
 //! to an earlier [`Mark`], and knows its own canonical fingerprint and the footprint of its last
 //! step. Everything above it (processes, clients, faults, budgets) belongs to the explorer.
 

@@ -8,7 +8,7 @@
 //! * [`actor`] has the processes of scenario files that are written in Rust.
 //! * [`scenario`] turns a case of a scenario file into an exploration.
 //! * [`stage`] runs schedules that others decide.
-//! * [`bench`] runs PostgreSQL's isolation specs.
+//! * [`mod@bench`] runs PostgreSQL's isolation specs.
 //! * [`toy`] is a database of four statements, for tests and benchmarks of the explorer.
 
 pub mod actor;

@@ -244,7 +244,7 @@ fn a_nondeterministic_process_is_reported() {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let flaky = |mut worker: Worker| async move {
         let mut session = worker.session();
-        let even = CALLS.fetch_add(1, Ordering::Relaxed) % 2 == 0;
+        let even = CALLS.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
         let _ = session
             .exec(if even { "claim" } else { "commit" }, &[])
             .await;

@@ -115,6 +115,10 @@ impl<D: Database> Explorer<D> {
 
     /// Adds a process.
     #[must_use]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a builder that adds a process, not a sum"
+    )]
     pub fn add(mut self, spec: ProcessSpec) -> Explorer<D> {
         self.specs.push(spec);
         self

@@ -63,8 +63,11 @@ pub enum Remark {
 
 /// The committed state, for a monitor that asks.
 pub struct Inspect<'a> {
-    pub(crate) run: &'a mut dyn FnMut(&str, &[Value]) -> Result<Vec<Row>, DbError>,
+    pub(crate) run: &'a mut RunQuery<'a>,
 }
+
+/// Answers a query with its arguments.
+pub(crate) type RunQuery<'a> = dyn FnMut(&str, &[Value]) -> Result<Vec<Row>, DbError> + 'a;
 
 impl std::fmt::Debug for Inspect<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

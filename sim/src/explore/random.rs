@@ -223,7 +223,7 @@ impl<'a, D: Database> Sampler<'a, D> {
 
 /// A number below `n`, near enough to uniform for small `n`.
 fn draw(rng: &mut ChaCha8Rng, n: usize) -> usize {
-    (u128::from(rng.next_u64()) * n as u128 >> 64) as usize
+    ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
 
 impl<D: Database> World<D> {

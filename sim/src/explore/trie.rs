@@ -382,7 +382,7 @@ impl Trie {
 
 /// Whether the n-th node is rebuilt at once: the first ones, then exponentially rarer, and a few.
 fn is_audited(n: usize) -> bool {
-    n <= 8 || n.is_power_of_two() || n % 256 == 0
+    n <= 8 || n.is_power_of_two() || n.is_multiple_of(256)
 }
 
 fn action(ask: &Ask, prepare: Prepare<'_>) -> Action {

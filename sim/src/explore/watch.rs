@@ -19,7 +19,7 @@ impl<D: Database> World<D> {
     }
 
     fn watch_all(&mut self, choice: Choice, happened: &Happened) -> Result<(), Flaw> {
-        let process = happened.process.map(|p| ProcessId(p));
+        let process = happened.process.map(ProcessId);
         let name = match process {
             Some(ProcessId(p)) => Arc::clone(&self.actors[usize::from(p)].name),
             None => "".into(),

@@ -2,7 +2,7 @@
 //!
 //! * [`types`] names the SQL types; [`catalog`] is the schema as plain data.
 //! * [`expr`] holds compiled expressions and their evaluation.
-//! * [`query`], [`write`] and [`ddl`] are the statements.
+//! * [`query`], [`mod@write`] and [`ddl`] are the statements.
 //!
 //! A plan holds `Arc`s of the catalogue entries that it uses, so it is valid for one version of the
 //! catalogue only and must be made again when that changes. The rule of scoping is one sentence:

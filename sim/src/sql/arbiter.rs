@@ -70,7 +70,7 @@ fn closing(part: &[TokenWithSpan], opening: usize) -> Option<usize> {
     None
 }
 
-/// The expression that a name stands for, if [`fold`] put it there. `text` is the whole text.
+/// The expression that a name stands for, if `fold` put it there. `text` is the whole text.
 pub fn read_back(name: &Ident, text: &str) -> Option<Expr> {
     let (start, end) = name.value.strip_prefix(MARK)?.split_once(':')?;
     let (start, end): (usize, usize) = (start.parse().ok()?, end.parse().ok()?);

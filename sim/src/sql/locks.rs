@@ -149,7 +149,7 @@ fn read_clause(
     Ok(Some((clause, at)))
 }
 
-/// The clause that [`fold`] wrote; `None` if it did not come from there.
+/// The clause that `fold` wrote; `None` if it did not come from there.
 pub fn read_back(clause: &LockClause) -> Option<Lock> {
     let LockClause {
         lock_type: _,

@@ -167,6 +167,10 @@ impl Store {
     ///
     /// # Panics
     /// If there is no such index.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "finds an index of the database by its number"
+    )]
     pub fn index(&self, rel: RelId) -> &Index {
         match self.world.read(self.index_slot(rel)) {
             Object::Index(index) => index,

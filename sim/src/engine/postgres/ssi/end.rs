@@ -72,6 +72,7 @@ impl Store {
         let instant = counters.instant;
         let ssi = self.ssi_mut();
         let mine = ssi.find_mut(me);
+        let xmin = mine.xmin;
         mine.finished_before = next;
         if commits {
             mine.phase = Phase::Committed;
@@ -96,7 +97,12 @@ impl Store {
         } else {
             ssi.forget(me);
         }
-        ssi.forget_old();
+        // The server looks for what it can forget when the last transaction with the oldest snapshot
+        // ends.
+        let mut active = ssi.xacts.iter().filter(|x| !x.is_committed());
+        if active.all(|x| x.xmin > xmin) {
+            ssi.forget_old();
+        }
     }
 }
 

@@ -201,19 +201,32 @@ impl Ssi {
         instants.sort_unstable();
         instants.dedup();
         let instant = |at: u64| instants.partition_point(|i| *i < at);
+        // Only how transaction ids compare with each other counts.
+        let mut xids: Vec<Xid> = Vec::new();
+        for xact in &self.xacts {
+            xids.push(if xact.is_committed() {
+                xact.finished_before
+            } else {
+                xact.xmin
+            });
+        }
+        xids.sort_unstable();
+        xids.dedup();
+        let xid_place = |xid: Xid| {
+            let less = xids.partition_point(|x| *x < xid);
+            (less, xids.get(less) == Some(&xid))
+        };
         for xact in &self.xacts {
             xact.digest(world, instant, &mut digest);
-            if xact.phase != Phase::Committed {
-                continue;
-            }
-            // Who can still be taken for one that overlaps it.
-            for other in self.xacts.iter().filter(|x| x.phase != Phase::Committed) {
-                (other.xmin < xact.finished_before).hash(&mut digest);
-            }
-            for session in Store::sessions_in(world) {
-                let xid = top_xid(world, session);
-                xid.map(|xid| xid < xact.finished_before).hash(&mut digest);
-            }
+            xid_place(if xact.is_committed() {
+                xact.finished_before
+            } else {
+                xact.xmin
+            })
+            .hash(&mut digest);
+        }
+        for session in Store::sessions_in(world) {
+            top_xid(world, session).map(xid_place).hash(&mut digest);
         }
         let mut pairs: Vec<_> = self
             .conflicts
