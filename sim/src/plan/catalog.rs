@@ -137,6 +137,18 @@ pub struct ForeignKey {
     pub validated: bool,
 }
 
+/// A trigger after a statement whose function only returns: it has no effect, but stands in the
+/// catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// Its name, unique for its table.
+    pub name: Arc<str>,
+    /// The function that it calls.
+    pub function: Arc<str>,
+    /// Not `DISABLE`d.
+    pub enabled: bool,
+}
+
 /// A table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
@@ -157,6 +169,8 @@ pub struct Table {
     /// Its size is known to the planner: an index was built on it, or it was analysed, when it had
     /// rows. A small table is then read from end to end, whatever its indexes.
     pub counted: bool,
+    /// Its triggers.
+    pub triggers: Vec<Trigger>,
 }
 
 impl Table {
@@ -246,6 +260,12 @@ pub trait Catalog {
 
     /// The table that an index belongs to, and the index's position in it.
     fn index(&self, name: &str) -> Option<(Arc<Table>, usize)>;
+
+    /// Whether there is a trigger function of this name, without effect.
+    fn trigger_function(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
 
     /// A sequence by name.
     fn sequence(&self, name: &str) -> Option<Arc<Sequence>>;

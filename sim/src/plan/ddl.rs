@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::plan::catalog::{Action, Check, Column, EnumType, Index, Sequence, Table};
+use crate::plan::catalog::{Action, Check, Column, EnumType, Index, Sequence, Table, Trigger};
 use crate::plan::query::Query;
 
 /// A change of the schema.
@@ -45,6 +45,10 @@ pub enum Ddl {
     },
     /// `CREATE TYPE .. AS ENUM`.
     CreateEnum(EnumType),
+    /// `CREATE FUNCTION` of a trigger function that only returns: its name.
+    CreateFunction(Arc<str>),
+    /// `DROP FUNCTION` of such functions: their names.
+    DropFunctions(Vec<Arc<str>>),
     /// `ALTER TABLE`.
     AlterTable {
         /// The table.
@@ -127,6 +131,15 @@ pub enum AlterTable {
         name: Arc<str>,
         /// The table that it refers to.
         parent: crate::plan::catalog::RelationId,
+    },
+    /// `CREATE TRIGGER`.
+    AddTrigger(Trigger),
+    /// `ENABLE TRIGGER` and `DISABLE TRIGGER`.
+    SetTrigger {
+        /// Its name.
+        name: Arc<str>,
+        /// Which of the two.
+        enabled: bool,
     },
     /// `DROP CONSTRAINT`.
     DropConstraint {

@@ -4,7 +4,7 @@
 //! at a time, and a transaction's changes can be kept as a list of edits that only it sees: each
 //! replaces or removes one whole entry. A commit applies them, a rollback drops them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(crate) struct Schema {
     pub(crate) sequences: BTreeMap<RelationId, Arc<Sequence>>,
     /// The enumerations.
     pub(crate) enums: BTreeMap<EnumId, Arc<EnumType>>,
+    /// The names of trigger functions.
+    pub(crate) functions: BTreeSet<Arc<str>>,
 }
 
 /// One change of the schema.
@@ -37,6 +39,8 @@ pub(crate) enum Edit {
     Sequence(Arc<Sequence>),
     /// Adds an enumeration.
     Enum(Arc<EnumType>),
+    /// Adds a trigger function, or removes it.
+    Function(Arc<str>, bool),
     /// Removes a table or a sequence.
     Drop(RelationId),
     /// Removes an enumeration.
@@ -85,6 +89,12 @@ impl Schema {
             }
             Edit::Enum(labels) => {
                 self.enums.insert(labels.id, Arc::clone(labels));
+            }
+            Edit::Function(name, true) => {
+                self.functions.insert(Arc::clone(name));
+            }
+            Edit::Function(name, false) => {
+                self.functions.remove(name);
             }
             Edit::Drop(id) => {
                 self.tables.remove(id);
@@ -153,6 +163,10 @@ impl Schema {
 }
 
 impl catalog::Catalog for Schema {
+    fn trigger_function(&self, name: &str) -> bool {
+        self.functions.contains(name)
+    }
+
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {
         if schema != Some("public")
             && let Some(view) = super::exec::view(name)

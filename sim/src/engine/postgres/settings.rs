@@ -101,6 +101,26 @@ const STORED: [(&str, &str); 3] = [
     ("search_path", "\"$user\", public"),
 ];
 
+/// Numbers that the planner weighs plans with, and their defaults; they change as little as the
+/// switches do.
+const PLANNER_NUMBERS: [(&str, &str); 10] = [
+    ("cpu_index_tuple_cost", "0.005"),
+    ("cpu_operator_cost", "0.0025"),
+    ("cpu_tuple_cost", "0.01"),
+    ("max_parallel_workers_per_gather", "2"),
+    ("min_parallel_index_scan_size", "512kB"),
+    ("min_parallel_table_scan_size", "8MB"),
+    ("parallel_setup_cost", "1000"),
+    ("parallel_tuple_cost", "0.1"),
+    ("random_page_cost", "4"),
+    ("seq_page_cost", "1"),
+];
+
+fn planner_number(name: &str) -> Option<&'static str> {
+    let mut numbers = PLANNER_NUMBERS.iter();
+    numbers.find(|(n, _)| *n == name).map(|(_, d)| *d)
+}
+
 fn planner_switch(name: &str) -> bool {
     PLANNER_SWITCHES.contains(&name)
 }
@@ -164,6 +184,20 @@ impl Settings {
             return Ok(());
         }
         if planner_switch(&name) {
+            let on = boolean(&name, value)?;
+            self.store(&name, if on { "on" } else { "off" });
+            return Ok(());
+        }
+        if planner_number(&name).is_some() {
+            let number = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+            if !number.trim_end().parse::<f64>().is_ok_and(|n| n >= 0.0) {
+                return Err(errors::invalid_setting(&name, value));
+            }
+            self.store(&name, value);
+            return Ok(());
+        }
+        if name == "force_parallel_mode" {
+            // Results do not depend on who computes them.
             let on = boolean(&name, value)?;
             self.store(&name, if on { "on" } else { "off" });
             return Ok(());
@@ -256,6 +290,10 @@ impl Settings {
                     default.into()
                 } else if planner_switch(&name) {
                     "on".into()
+                } else if let Some(default) = planner_number(&name) {
+                    default.into()
+                } else if name == "force_parallel_mode" {
+                    "off".into()
                 } else if name == "client_min_messages" {
                     "notice".into()
                 } else {

@@ -115,6 +115,24 @@ impl Lowering<'_> {
                     }
                 }
             }
+            AlterTableOperation::EnableTrigger { name }
+            | AlterTableOperation::DisableTrigger { name } => {
+                let enabled = matches!(operation, AlterTableOperation::EnableTrigger { .. });
+                let name = ident(name);
+                if !new.table.triggers.iter().any(|t| *t.name == *name) {
+                    return Err(DbError::postgres(
+                        "42704",
+                        format!(
+                            "trigger \"{name}\" for table \"{}\" does not exist",
+                            new.table.name
+                        ),
+                    ));
+                }
+                actions.push(AlterTable::SetTrigger {
+                    name: name.into(),
+                    enabled,
+                });
+            }
             AlterTableOperation::ValidateConstraint { name } => {
                 let name = ident(name);
                 let table = &new.table;

@@ -24,6 +24,9 @@ impl Lowering<'_> {
             ast::Statement::CreateTable(create) => self.create_table(create),
             ast::Statement::CreateIndex(create) => self.create_index(create),
             ast::Statement::AlterTable(alter) => self.alter_table(alter),
+            ast::Statement::CreateFunction(create) => self.create_function(create),
+            ast::Statement::DropFunction(drop) => self.drop_functions(drop),
+            ast::Statement::CreateTrigger(create) => self.create_trigger(create),
             ast::Statement::CreateSequence {
                 temporary,
                 if_not_exists,

@@ -38,6 +38,7 @@ mod query;
 mod select;
 mod series;
 mod table;
+mod trigger;
 mod write;
 
 use names::Level;

@@ -74,6 +74,7 @@ impl Lowering<'_> {
             foreign_keys: Vec::new(),
             fillfactor: fill_factor(&create.table_options, at)?,
             counted: false,
+            triggers: Vec::new(),
         });
         let mut pending = Vec::new();
         for def in &create.columns {

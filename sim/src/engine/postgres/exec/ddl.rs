@@ -56,7 +56,9 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
             // The strongest that any of the actions needs (manual, `ALTER TABLE`).
             let needs = |action: &AlterTable| match action {
                 AlterTable::Validate { .. } => LockMode::ShareUpdateExclusive,
-                AlterTable::AddForeignKey(_) => LockMode::ShareRowExclusive,
+                AlterTable::AddForeignKey(_)
+                | AlterTable::AddTrigger(_)
+                | AlterTable::SetTrigger { .. } => LockMode::ShareRowExclusive,
                 _ => LockMode::AccessExclusive,
             };
             let own = actions.iter().map(needs).max();
@@ -93,6 +95,8 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
         Ddl::Truncate { tables, .. } => exclusive(tables),
         Ddl::CreateSequence { .. }
         | Ddl::CreateEnum(_)
+        | Ddl::CreateFunction(_)
+        | Ddl::DropFunctions(_)
         | Ddl::DropSequences { .. }
         | Ddl::DropEnums { .. } => Vec::new(),
     }
@@ -164,6 +168,8 @@ impl Exec<'_> {
                     ..EnumType::clone(labels)
                 })));
             }
+            Ddl::CreateFunction(name) => self.edit(Edit::Function(Arc::clone(name), true)),
+            Ddl::DropFunctions(names) => self.drop_functions(names)?,
             Ddl::AlterTable { table, actions } => {
                 for action in actions {
                     let table = Table::clone(&self.table(table.id));
@@ -432,6 +438,12 @@ impl Exec<'_> {
                 }
                 table.foreign_keys.push(key);
             }
+            AlterTable::AddTrigger(trigger) => table.triggers.push(trigger.clone()),
+            AlterTable::SetTrigger { name, enabled } => {
+                for trigger in table.triggers.iter_mut().filter(|t| t.name == *name) {
+                    trigger.enabled = *enabled;
+                }
+            }
             AlterTable::Validate { name, .. } => {
                 let at = table.foreign_keys.iter().position(|key| key.name == *name);
                 if let Some(at) = at.filter(|at| !table.foreign_keys[*at].validated) {
@@ -665,6 +677,29 @@ impl Exec<'_> {
             .filter(|(child, key)| !except.contains(&child.id) && which(key))
             .map(|(child, key)| (Arc::clone(child), Arc::clone(&key.name)))
             .collect()
+    }
+
+    fn drop_functions(&mut self, names: &[Arc<str>]) -> Result<(), Stop> {
+        for name in names {
+            let mut tables = self.schema.tables.values();
+            let user = tables.find_map(|table| {
+                let mut triggers = table.triggers.iter();
+                let trigger = triggers.find(|t| t.function == *name)?;
+                Some((Arc::clone(&trigger.name), Arc::clone(&table.name)))
+            });
+            if let Some((trigger, table)) = user {
+                return Err(DbError::postgres(
+                    "2BP01",
+                    format!("cannot drop function {name}() because other objects depend on it"),
+                )
+                .with_detail(format!(
+                    "trigger {trigger} on table {table} depends on function {name}()"
+                ))
+                .into());
+            }
+            self.edit(Edit::Function(Arc::clone(name), false));
+        }
+        Ok(())
     }
 
     fn drop_users(&mut self, users: &[(Arc<Table>, Arc<str>)]) {
