@@ -124,6 +124,10 @@ pub trait Database {
     /// Opens a session whose default isolation level is `isolation` (the server's default if `None`).
     fn connect(&mut self, isolation: Option<Isolation>) -> SessionId;
 
+    /// The client of a session says its name while it connects (PostgreSQL: `application_name`).
+    /// Servers that know no such thing ignore it.
+    fn name_client(&mut self, _session: SessionId, _name: &str) {}
+
     /// Prepares a text: parsed once, planned when first run and again when the catalogue changes.
     /// Unsupported or wrong texts are accepted here and answered with their error when run, as a
     /// server would.

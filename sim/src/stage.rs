@@ -190,10 +190,11 @@ impl<D: Database> Stage for SimStage<D> {
 
     fn connect(
         &mut self,
-        _label: &str,
+        label: &str,
         isolation: Option<Isolation>,
     ) -> Result<SessionId, StageError> {
         let id = self.db.connect(isolation);
+        self.db.name_client(id, label);
         let session = SessionId(self.seats.len() as u8);
         self.seats.push(Seat { id, running: false });
         Ok(session)

@@ -118,7 +118,7 @@ impl<D: Database> World<D> {
                         self.actors[process].name
                     ))));
                 }
-                let id = open_session(&mut self.db, &self.actors[process])?;
+                let id = open_session(&mut self.db, &self.actors[process], local)?;
                 debug_assert_eq!(self.line_of(id), self.lines.len());
                 self.happened.session = Some(self.lines.len() as u8);
                 self.add_line(Line::open(process, local));

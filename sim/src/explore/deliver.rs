@@ -147,7 +147,7 @@ impl<D: Database> World<D> {
             if self.lines[line].client == Client::Open {
                 continue;
             }
-            open_session(&mut self.db, &self.actors[process])?;
+            open_session(&mut self.db, &self.actors[process], local)?;
             self.add_line(Line::open(process, local));
         }
         Ok(())

@@ -256,7 +256,7 @@ impl<D: Database> World<D> {
         let mut base = None;
         for (process, actor) in actors.iter().enumerate() {
             for local in 0..actor.sessions {
-                let id = open_session(&mut db, actor)?;
+                let id = open_session(&mut db, actor, local as u16)?;
                 base.get_or_insert(id.0);
                 lines.push(Line::open(process, local as u16));
             }
@@ -536,9 +536,17 @@ impl Budget {
     }
 }
 
-/// Opens a session of a process.
-pub(super) fn open_session(db: &mut impl Database, actor: &Actor) -> Result<SessionId, Flaw> {
+/// Opens a session of a process, by its number there: it is named as schedules name it.
+pub(super) fn open_session(
+    db: &mut impl Database,
+    actor: &Actor,
+    local: u16,
+) -> Result<SessionId, Flaw> {
     let session = db.connect(actor.isolation);
+    match local {
+        0 => db.name_client(session, &actor.name),
+        _ => db.name_client(session, &format!("{}/{}", actor.name, local + 1)),
+    }
     let Some(script) = &actor.connect else {
         return Ok(session);
     };

@@ -135,9 +135,10 @@ impl Schema {
             .map(|index| index.id)
     }
 
-    /// The short name of a type, as drivers give it.
+    /// The short name of a type, as drivers give it; an array is named after its element: `int4[]`.
     pub(crate) fn type_name(&self, ty: Type) -> Arc<str> {
         match ty {
+            Type::Array(element) => format!("{}[]", self.type_name(*element)).into(),
             Type::Enum(id) => self
                 .enums
                 .get(&id)
@@ -240,6 +241,16 @@ impl Catalog {
         Rc::make_mut(&mut overlay.view).apply(&edit);
         overlay.edits.push((level, edit));
         overlay.stamp = fresh_stamp();
+    }
+
+    /// Another session whose open transaction has made a relation of this name.
+    pub(crate) fn maker(&self, name: &str, session: SessionId) -> Option<SessionId> {
+        let known = self.committed.id(name);
+        let mut others = self.overlays.iter().filter(|(other, overlay)| {
+            let made = overlay.view.id(name);
+            **other != session && made.is_some() && made != known
+        });
+        others.next().map(|(other, _)| *other)
     }
 
     /// Whether the open transaction of a session has changed the schema.

@@ -179,8 +179,13 @@ impl Postgres {
             Control::PrepareTransaction(_)
             | Control::CommitPrepared(_)
             | Control::RollbackPrepared(_) => Err(refuse("two-phase commit", parsed)),
-            Control::Listen(_) | Control::Unlisten(_) | Control::Notify { .. } => {
-                Err(refuse("LISTEN and NOTIFY", parsed))
+            // Notifications come outside the answers to statements, which are all that a client of
+            // the simulator sees; nothing else depends on who listens.
+            Control::Listen(_) => Err(refuse("LISTEN (NOTIFY is; nobody hears it)", parsed)),
+            Control::Unlisten(_) => Ok(Reply::tag("UNLISTEN")),
+            Control::Notify { channel, payload } => {
+                errors::check_notification(channel, payload)?;
+                Ok(Reply::tag("NOTIFY"))
             }
         }
     }
@@ -440,29 +445,40 @@ impl Postgres {
         attempt: &mut Attempt,
     ) -> Result<Reply, Halt> {
         let reply = Reply::tag("SET CONSTRAINTS");
-        if self.store.session(session).block == Block::Idle {
-            return Ok(warn(
-                reply,
-                "SET CONSTRAINTS can only be used in transaction blocks",
-            ));
-        }
         self.open_transaction(session, attempt);
         let schema = self.schema(session);
         let names: Vec<Arc<str>> = match constraints {
             Constraints::All => vec!["".into()],
             Constraints::Named(names) => {
                 for name in names {
-                    let mut keys = schema.tables.values().flat_map(|t| &t.foreign_keys);
-                    let Some(key) = keys.find(|k| k.name == *name) else {
+                    let keys = schema.tables.values().flat_map(|t| &t.foreign_keys);
+                    let mut keys = keys.map(|k| (&k.name, k.deferrable));
+                    let unique = schema.tables.values().flat_map(|t| &t.indexes);
+                    let mut unique = unique
+                        .filter(|i| i.constraint)
+                        .map(|i| (&i.name, i.deferrable));
+                    let found = keys
+                        .find(|(n, _)| *n == name)
+                        .or_else(|| unique.find(|(n, _)| *n == name));
+                    let Some((_, deferrable)) = found else {
                         return Err(errors::undefined_constraint(name).into());
                     };
-                    if !key.deferrable {
+                    if !deferrable {
                         return Err(errors::constraint_not_deferrable(name).into());
                     }
                 }
                 names.clone()
             }
         };
+        if matches!(
+            self.store.session(session).block,
+            Block::Idle | Block::Implicit
+        ) {
+            return Ok(warn(
+                reply,
+                "SET CONSTRAINTS can only be used in transaction blocks",
+            ));
+        }
         if !deferred {
             let all = names.iter().any(|n| n.is_empty());
             self.run_deferred(session, attempt, |d| all || names.contains(&d.constraint))?;

@@ -434,6 +434,10 @@ impl Database for Postgres {
             .open_session(SessionState::new(SettingStack::new(settings), now))
     }
 
+    fn name_client(&mut self, session: SessionId, name: &str) {
+        self.store.session_mut(session).settings.name_client(name);
+    }
+
     fn prepare(&mut self, sql: &str) -> StatementId {
         if let Some(id) = self.ids.get(sql) {
             return *id;

@@ -381,6 +381,28 @@ pub(crate) fn undefined_constraint(name: &str) -> DbError {
     DbError::postgres("42704", format!("constraint \"{name}\" does not exist"))
 }
 
+/// What `NOTIFY` refuses: no channel, a long name, a long payload.
+///
+/// # Errors
+/// 22023.
+pub(crate) fn check_notification(channel: &str, payload: &str) -> Result<(), DbError> {
+    let message = match (channel.len(), payload.len()) {
+        (0, _) => "channel name cannot be empty",
+        (64.., _) => "channel name too long",
+        (_, 8000..) => "payload string too long",
+        _ => return Ok(()),
+    };
+    Err(DbError::postgres("22023", message))
+}
+
+/// 55000: `ON CONFLICT` without a target on a table with a deferrable unique constraint.
+pub(crate) fn deferrable_arbiter() -> DbError {
+    DbError::postgres(
+        "55000",
+        "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+    )
+}
+
 /// 42809: the constraint cannot be deferred.
 pub(crate) fn constraint_not_deferrable(name: &str) -> DbError {
     DbError::postgres("42809", format!("constraint \"{name}\" is not deferrable"))

@@ -422,6 +422,13 @@ impl SettingStack {
         }
     }
 
+    /// The client's name for itself, sent while it connects: `RESET` goes back to it.
+    pub(crate) fn name_client(&mut self, name: &str) {
+        let mut settings = Settings::clone(&self.current);
+        settings.store("application_name", name);
+        *self = SettingStack::new(settings);
+    }
+
     /// The values in force.
     pub(crate) fn get(&self) -> &Settings {
         &self.current
@@ -454,8 +461,14 @@ impl SettingStack {
 
     /// `RESET ALL`.
     pub(crate) fn reset_all(&mut self) {
-        self.current = Arc::clone(&self.start);
-        self.lasting = Arc::clone(&self.start);
+        for values in [&mut self.current, &mut self.lasting] {
+            let mut fresh = Settings::clone(&self.start);
+            // A custom setting that was once set stays known, and empty.
+            for name in values.other.keys().filter(|name| name.contains('.')) {
+                fresh.other.entry(Arc::clone(name)).or_insert("".into());
+            }
+            *values = Arc::new(fresh);
+        }
     }
 
     /// A transaction or subtransaction begins.

@@ -2,8 +2,8 @@
 
 use std::hash::Hash;
 
-use rowlock_model::Row;
 use rowlock_model::schedule::SessionId;
+use rowlock_model::{Row, Value};
 
 use super::index::Key;
 use super::lock::{LockScope, Request, Tag, WaitPolicy, deadlock_error};
@@ -95,6 +95,17 @@ enum Found {
     Taken(VersionId),
     /// It depends on how this transaction ends.
     Depends(Xid),
+}
+
+/// The version for which a key is checked.
+#[derive(Clone, Copy)]
+enum Added {
+    /// None: the key is only looked up.
+    Nothing,
+    /// It is added if the key is free.
+    Now(VersionId),
+    /// It was added before; none: it is gone again.
+    Before(Option<VersionId>),
 }
 
 /// What a write does to a version.
@@ -294,7 +305,7 @@ impl Store {
             }
             return Ok(UniqueCheck::Unique);
         }
-        let check = self.check_unique(run, index, key, Some(version))?;
+        let check = self.check_unique(run, index, key, Added::Now(version))?;
         Ok(check)
     }
 
@@ -315,7 +326,66 @@ impl Store {
         if !self.index(index).forbids(key) {
             return Ok(UniqueCheck::Unique);
         }
-        self.check_unique(run, index, key, None)
+        self.check_unique(run, index, key, Added::Nothing)
+    }
+
+    /// Adds the entry of a deferrable unique constraint, whoever has the key: nothing waits and
+    /// nothing is refused yet. Whether another row had the key, or a transaction that runs may
+    /// come to have it, so that the key must be checked again later
+    /// ([`recheck_unique`](Self::recheck_unique)).
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub fn index_insert_deferrable(
+        &mut self,
+        run: &mut Run,
+        index: RelId,
+        key: &Key,
+        version: VersionId,
+    ) -> bool {
+        if let Some(entry) = run.replay() {
+            let Entry::Unique(check) = entry else {
+                panic!("the journal has {entry:?} where a key is added")
+            };
+            return check != UniqueCheck::Unique;
+        }
+        let forbids = self.index(index).forbids(key);
+        if forbids && self.world.footprint.is_on() {
+            self.world.footprint.write(name::key(index, key));
+        }
+        let check = match self.find_key(run.session, index, key, Some(version)) {
+            Found::Taken(other) if forbids => UniqueCheck::Conflict(other),
+            Found::Depends(_) if forbids => UniqueCheck::Conflict(version),
+            _ => UniqueCheck::Unique,
+        };
+        self.index_build(index, Key::clone(key), version);
+        run.record(Entry::Unique(check));
+        check != UniqueCheck::Unique
+    }
+
+    /// The later check of a key of a deferrable unique constraint. A key that the transaction has
+    /// no live row with any more conflicts with nothing.
+    ///
+    /// # Errors
+    /// As [`index_insert`](Self::index_insert).
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub fn recheck_unique(
+        &mut self,
+        run: &mut Run,
+        index: RelId,
+        key: &Key,
+    ) -> Result<UniqueCheck, Stop> {
+        let session = run.session;
+        let own = self.index(index).equal(key).iter().find(|entry| {
+            let version = self.version(entry.version);
+            let mine =
+                matches!(version.birth, Birth::Running { owner, .. } if owner.session == session);
+            mine && version.death.is_none() && version.ender().is_none()
+        });
+        let own = own.map(|entry| entry.version);
+        self.check_unique(run, index, key, Added::Before(own))
     }
 
     fn check_unique(
@@ -323,7 +393,7 @@ impl Store {
         run: &mut Run,
         index: RelId,
         key: &Key,
-        add: Option<VersionId>,
+        added: Added,
     ) -> Result<UniqueCheck, Stop> {
         if let Some(entry) = run.replay() {
             let Entry::Unique(check) = entry else {
@@ -338,6 +408,15 @@ impl Store {
             }
             Some(other) => panic!("{other:?} is suspended where a key is checked"),
         }
+        let (add, except) = match added {
+            Added::Nothing => (None, None),
+            Added::Now(version) => (Some(version), Some(version)),
+            Added::Before(Some(version)) => (None, Some(version)),
+            Added::Before(None) => {
+                run.record(Entry::Unique(UniqueCheck::Unique));
+                return Ok(UniqueCheck::Unique);
+            }
+        };
         if self.world.footprint.is_on() {
             let name = name::key(index, key);
             match add {
@@ -346,7 +425,7 @@ impl Store {
             }
         }
         let check = loop {
-            match self.find_key(run.session, index, key, add) {
+            match self.find_key(run.session, index, key, except) {
                 Found::Free => break UniqueCheck::Unique,
                 Found::Taken(version) => break UniqueCheck::Conflict(version),
                 Found::Depends(xid) => {
@@ -394,6 +473,41 @@ impl Store {
             }
         }
         Found::Free
+    }
+
+    /// Waits for transactions of others that have made a relation of this name. Whether there is one
+    /// then.
+    ///
+    /// # Errors
+    /// As [`index_insert`](Self::index_insert).
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub(super) fn await_name(&mut self, run: &mut Run, name: &str) -> Result<bool, Stop> {
+        if let Some(entry) = run.replay() {
+            let Entry::Value(Value::Bool(taken)) = entry else {
+                panic!("the journal has {entry:?} where a name is claimed")
+            };
+            return Ok(taken);
+        }
+        match run.take_suspended() {
+            None => {}
+            Some(Suspended::Unique(_)) => {
+                self.finish_wait(run.session);
+            }
+            Some(other) => panic!("{other:?} is suspended where a name is claimed"),
+        }
+        while let Some(maker) = self.catalog().maker(name, run.session) {
+            let Some(xid) = self.xact(maker).levels[0].xids.first().copied() else {
+                break;
+            };
+            if !self.wait_for_xid(run.session, xid, [None, None]) {
+                return Err(run.suspend(Suspended::Unique(UniqueState)));
+            }
+        }
+        let taken = self.catalog().view(Some(run.session)).0.id(name).is_some();
+        run.record(Entry::Value(Value::Bool(taken)));
+        Ok(taken)
     }
 
     /// Takes back a version that the same statement inserted (a failed speculative insertion).

@@ -162,6 +162,12 @@ impl Lowering<'_> {
             .filter(|(_, index)| arbitrates(index, &wanted, predicate.as_ref()))
             .map(|(i, _)| i)
             .collect();
+        if found.iter().any(|i| table.indexes[*i].deferrable) {
+            return Err(DbError::postgres(
+                "55000",
+                "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as arbiters",
+            ));
+        }
         if found.is_empty() {
             return Err(DbError::postgres(
                 "42P10",
@@ -178,7 +184,7 @@ fn arbitrates(index: &Index, wanted: &[Expr], predicate: Option<&Expr>) -> bool 
         && wanted
             .iter()
             .all(|w| index.keys.iter().any(|k| k.expr == *w));
-    if !index.unique || index.deferrable || !keys_match {
+    if !index.unique || !keys_match {
         return false;
     }
     match (&index.predicate, predicate) {

@@ -414,6 +414,16 @@ impl<'c> Lowering<'c> {
     /// An arm of a set operation, in its own level; literals without a type keep none.
     fn arm(&mut self, arm: &SetExpr) -> Result<Query, DbError> {
         if let SetExpr::Query(query) = arm {
+            let tail = read_tail(query, place(&**query, self.begin))?;
+            if let Some(lock) = tail.locks.first() {
+                return Err(DbError::postgres(
+                    "0A000",
+                    format!(
+                        "{} is not allowed with UNION/INTERSECT/EXCEPT",
+                        locks::name_of(lock.strength)
+                    ),
+                ));
+            }
             return self.query_keeping(query, &[], true);
         }
         self.in_level(Level::new(Place::Targets), |this| {

@@ -28,6 +28,9 @@ impl Exec<'_> {
         around: Around<'_>,
     ) -> Result<Option<VersionId>, Stop> {
         let arbiters: Vec<usize> = if conflict.arbiters.is_empty() {
+            if table.indexes.iter().any(|i| i.unique && i.deferrable) {
+                return Err(errors::deferrable_arbiter().into());
+            }
             (0..table.indexes.len())
                 .filter(|i| table.indexes[*i].unique)
                 .collect()

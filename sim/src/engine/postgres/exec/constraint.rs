@@ -106,6 +106,15 @@ impl Exec<'_> {
             let Some(key) = self.index_key(index, row, around)? else {
                 continue;
             };
+            if index.deferrable {
+                if self
+                    .store
+                    .index_insert_deferrable(&mut self.run, index.id, &key, version)
+                {
+                    self.rechecks.push((index.name.clone(), key));
+                }
+                continue;
+            }
             let check = self
                 .store
                 .index_insert(&mut self.run, index.id, &key, version)?;

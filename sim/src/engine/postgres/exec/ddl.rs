@@ -110,6 +110,27 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
     }
 }
 
+/// A unique index of the server's catalogue over names, with its columns.
+struct NameIndex {
+    index: &'static str,
+    name: &'static str,
+    schema: &'static str,
+}
+
+/// Tables, indexes, sequences.
+const PG_CLASS: NameIndex = NameIndex {
+    index: "pg_class_relname_nsp_index",
+    name: "relname",
+    schema: "relnamespace",
+};
+
+/// Types, also the row type of a table, which is made before the table.
+const PG_TYPE: NameIndex = NameIndex {
+    index: "pg_type_typname_nsp_index",
+    name: "typname",
+    schema: "typnamespace",
+};
+
 impl Exec<'_> {
     /// Carries a change of the schema out.
     pub(super) fn ddl(&mut self, ddl: &Ddl) -> Result<Done, Stop> {
@@ -133,6 +154,7 @@ impl Exec<'_> {
                 ..
             } => {
                 if !self.exists_already(&index.name, *if_not_exists)? {
+                    self.claim_name(&index.name, &PG_CLASS)?;
                     let mut table = Table::clone(&self.table(table.id));
                     self.add_index(&mut table, index)?;
                     self.edit(Edit::Table(Arc::new(table)));
@@ -143,6 +165,7 @@ impl Exec<'_> {
                 if_not_exists,
             } => {
                 if !self.exists_already(&sequence.name, *if_not_exists)? {
+                    self.claim_name(&sequence.name, &PG_CLASS)?;
                     self.create_sequence(sequence, sequence.owner);
                 }
             }
@@ -228,14 +251,30 @@ impl Exec<'_> {
     fn edit(&mut self, edit: Edit) {
         let levels = self.store.xact(self.session).levels.len();
         let level = levels.saturating_sub(1) as u8;
+        self.store.ensure_xid(self.session);
         let catalog = self.store.catalog_mut();
         catalog.edit(self.session, level, edit);
         self.schema = Rc::clone(catalog.view(Some(self.session)).0);
     }
 
+    /// A new object enters its name into an index of the server's catalogue. That waits for whoever
+    /// has made the same name and not ended, and fails if it came to stay: unlike
+    /// [`exists_already`](Self::exists_already), also with `IF NOT EXISTS`.
+    fn claim_name(&mut self, name: &str, index: &NameIndex) -> Result<(), Stop> {
+        if self.store.await_name(&mut self.run, name)? {
+            let columns = format!("{}, {}", index.name, index.schema);
+            let values = format!("{name}, 2200");
+            return Err(errors::unique(index.index, &columns, &values).into());
+        }
+        Ok(())
+    }
+
     /// 42P07, or the notice of `IF NOT EXISTS`.
     fn exists_already(&mut self, name: &str, lenient: bool) -> Result<bool, Stop> {
-        if self.schema.id(name).is_none() {
+        let found = self
+            .run
+            .once_value(|| Ok(Value::Bool(self.schema.id(name).is_some())))?;
+        if found != Value::Bool(true) {
             return Ok(false);
         }
         if !lenient {
@@ -271,6 +310,13 @@ impl Exec<'_> {
             Some(query) => self.all_rows(query, NOWHERE)?,
             None => Vec::new(),
         };
+        for sequence in sequences {
+            self.claim_name(&sequence.name, &PG_CLASS)?;
+        }
+        self.claim_name(&new.name, &PG_TYPE)?;
+        for index in &new.indexes {
+            self.claim_name(&index.name, &PG_CLASS)?;
+        }
         let mut table = Table::clone(new);
         table.id = self.new_id();
         for sequence in sequences {

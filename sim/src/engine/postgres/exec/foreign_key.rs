@@ -20,15 +20,15 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{Row, Value};
 
 use super::bound::Around;
-use super::constraint::output_text;
+use super::constraint::{output_text, shown_key};
 use super::write::Replaced;
 use super::{Exec, Stop};
 use crate::engine::postgres::session::Deferred;
 use crate::engine::postgres::{
-    Birth, Entry, LockMode, LockOutcome, LockScope, RelId, RowLock, Snapshot, Tag, VersionId,
-    WaitPolicy, errors,
+    Birth, Entry, LockMode, LockOutcome, LockScope, RelId, RowLock, Snapshot, Tag, UniqueCheck,
+    VersionId, WaitPolicy, errors,
 };
-use crate::plan::catalog::{Action, ForeignKey, Table};
+use crate::plan::catalog::{Action, ForeignKey, Index, Table};
 use crate::plan::write::Assignment;
 use crate::world::Digest;
 
@@ -41,6 +41,8 @@ pub(crate) enum Event {
     Update(Row, Row),
     /// A deleted row.
     Delete(Row),
+    /// A new key of a deferrable unique constraint that may not be the only one.
+    Key(Rc<[Value]>),
 }
 
 impl Event {
@@ -50,6 +52,7 @@ impl Event {
         match self {
             Event::Insert(row) | Event::Delete(row) => row.hash(digest),
             Event::Update(old, new) => (old, new).hash(digest),
+            Event::Key(key) => key.hash(digest),
         }
     }
 }
@@ -63,6 +66,8 @@ pub(super) struct Queued {
     version: VersionId,
     /// The old version was made by the same transaction.
     own: bool,
+    /// The unique constraint, of a key.
+    unique: Option<Arc<str>>,
 }
 
 impl Exec<'_> {
@@ -85,6 +90,15 @@ impl Exec<'_> {
     }
 
     fn queue_event(&mut self, table: &Table, event: Event, version: VersionId, own: bool) {
+        for (name, key) in std::mem::take(&mut self.rechecks) {
+            self.events.push(Queued {
+                table: table.id,
+                event: Event::Key(key),
+                version,
+                own,
+                unique: Some(name),
+            });
+        }
         if table.foreign_keys.is_empty() && self.schema.references(table.id).next().is_none() {
             return;
         }
@@ -93,6 +107,7 @@ impl Exec<'_> {
             event,
             version,
             own,
+            unique: None,
         });
     }
 
@@ -106,6 +121,19 @@ impl Exec<'_> {
 
     fn fire(&mut self, queued: &Queued) -> Result<(), Stop> {
         let schema = Rc::clone(&self.schema);
+        if let (Event::Key(key), Some(name)) = (&queued.event, &queued.unique) {
+            let Some(table) = schema.tables.get(&queued.table) else {
+                return Ok(());
+            };
+            let Some(index) = table.indexes.iter().find(|i| i.name == *name) else {
+                return Ok(());
+            };
+            if self.is_deferred(name, index.deferrable, index.deferred) {
+                self.defer(table, name, queued);
+                return Ok(());
+            }
+            return self.recheck_key(table, index, key);
+        }
         if let Event::Delete(old) | Event::Update(old, _) = &queued.event {
             let mut keys: Vec<(&Arc<Table>, &ForeignKey)> =
                 schema.references(queued.table).collect();
@@ -129,8 +157,8 @@ impl Exec<'_> {
                 {
                     continue;
                 }
-                if self.is_deferred(key) {
-                    self.defer(table, key, queued);
+                if self.is_deferred(&key.name, key.deferrable, key.deferred) {
+                    self.defer(table, &key.name, queued);
                 } else {
                     self.check_child(table, key, new, queued.version)?;
                 }
@@ -139,26 +167,37 @@ impl Exec<'_> {
         Ok(())
     }
 
-    fn is_deferred(&self, key: &ForeignKey) -> bool {
-        if !key.deferrable {
+    /// Whether the check of a constraint waits for the end of the transaction.
+    fn is_deferred(&self, name: &str, deferrable: bool, deferred: bool) -> bool {
+        if !deferrable {
             return false;
         }
         let deferrals = &self.store.session(self.session).deferrals;
         deferrals
-            .get(&key.name)
+            .get(name)
             .or_else(|| deferrals.get(""))
             .copied()
-            .unwrap_or(key.deferred)
+            .unwrap_or(deferred)
     }
 
-    fn defer(&mut self, holder: &Table, key: &ForeignKey, queued: &Queued) {
+    /// The later check of a deferrable unique constraint.
+    fn recheck_key(&mut self, table: &Table, index: &Index, key: &Rc<[Value]>) -> Result<(), Stop> {
+        let check = self.store.recheck_unique(&mut self.run, index.id, key)?;
+        if let UniqueCheck::Conflict(_) = check {
+            let (columns, values) = shown_key(table, index, key);
+            return Err(errors::unique(&index.name, &columns, &values).into());
+        }
+        Ok(())
+    }
+
+    fn defer(&mut self, holder: &Table, constraint: &Arc<str>, queued: &Queued) {
         if self.run.replay().is_some() {
             return;
         }
         let level = self.level();
         let deferred = Deferred {
             table: holder.id,
-            constraint: Arc::clone(&key.name),
+            constraint: Arc::clone(constraint),
             event: queued.event.clone(),
             changed: queued.table,
             version: queued.version,
@@ -184,6 +223,13 @@ impl Exec<'_> {
             let Some(holder) = schema.tables.get(&check.table) else {
                 continue;
             };
+            if let Event::Key(key) = &check.event {
+                let index = holder.indexes.iter().find(|i| i.name == check.constraint);
+                if let Some(index) = index {
+                    self.recheck_key(holder, index, key)?;
+                }
+                continue;
+            }
             let Some(key) = holder
                 .foreign_keys
                 .iter()
@@ -198,7 +244,7 @@ impl Exec<'_> {
                 Event::Delete(old) | Event::Update(old, _) => {
                     self.no_action(holder, key, old)?;
                 }
-                Event::Insert(_) => {}
+                Event::Insert(_) | Event::Key(_) => {}
             }
             self.fire_events()?;
         }
@@ -328,8 +374,8 @@ impl Exec<'_> {
             None => key.on_delete,
         };
         match action {
-            Action::NoAction if self.is_deferred(key) => {
-                self.defer(child, key, queued);
+            Action::NoAction if self.is_deferred(&key.name, key.deferrable, key.deferred) => {
+                self.defer(child, &key.name, queued);
                 Ok(())
             }
             Action::NoAction => self.no_action(child, key, old),

@@ -48,7 +48,9 @@ pub(crate) use self::info::{Info, locking_query};
 pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
-use super::{Follow, LockOutcome, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy};
+use super::{
+    Follow, IndexKeyValues, LockOutcome, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy,
+};
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};
 
@@ -92,6 +94,8 @@ pub(super) struct Exec<'e> {
     pub(super) notices: Vec<Notice>,
     /// Row changes that foreign keys look at when the statement ends.
     events: Vec<foreign_key::Queued>,
+    /// The keys of deferrable unique constraints that the row just written may share with others.
+    rechecks: Vec<(Arc<str>, IndexKeyValues)>,
     /// SERIALIZABLE: what the running scan reads is noted elsewhere.
     unnoted: bool,
     /// Set when a `pg_sleep` waits: until when.
@@ -123,6 +127,7 @@ impl<'e> Exec<'e> {
             addresses: Vec::new(),
             notices: Vec::new(),
             events: Vec::new(),
+            rechecks: Vec::new(),
             unnoted: false,
             sleeps_until: None,
             slept: false,

@@ -211,10 +211,15 @@ impl Exec<'_> {
         match outcome {
             WriteOutcome::Done(new) => {
                 let new = new.unwrap_or_else(|| unreachable!("an update makes a version"));
-                if !changes_index(table, &old, &row) {
+                let in_chain = !changes_index(table, &old, &row);
+                if in_chain {
                     self.store.keep_chain(version, new);
                 }
                 self.index_row(table, &row, new, &[], around)?;
+                if in_chain {
+                    // No index entry is made on the server, so no key is checked.
+                    self.rechecks.clear();
+                }
                 self.queue_update(table, old, row, new, own);
                 Ok(Replaced::Done(new))
             }
