@@ -125,12 +125,15 @@ impl Spec {
         head
     }
 
-    /// Steps that no permutation of the file uses, as the tester warns of them.
+    /// Steps that no permutation of the file uses, as the tester warns of them: by name.
     pub fn unused(&self) -> Vec<&str> {
         let entries = || self.permutations.iter().flat_map(|p| &p.entries);
-        self.steps()
+        let mut unused: Vec<&str> = self
+            .steps()
             .filter(|(id, _)| self.is_explicit && !entries().any(|entry| entry.step == *id))
             .map(|(_, step)| step.name.as_str())
-            .collect()
+            .collect();
+        unused.sort_unstable();
+        unused
     }
 }
