@@ -144,7 +144,7 @@ impl SimBench {
         let tested = |other: &SessionId| self.places[1..].iter().any(|p| p.session == *other);
         let waits = self.db.waits();
         let mut waits = waits.iter().filter(|wait| wait.session == session);
-        waits.any(|wait| !wait.granted && wait.blockers.iter().any(&tested))
+        waits.any(|wait| !wait.granted && wait.blockers.iter().any(tested))
     }
 }
 

@@ -327,7 +327,7 @@ impl<'a> Tester<'a> {
     }
 
     /// Sends a text and waits for its end.
-    fn run_out(&mut self, seat: usize, sql: &str) -> Result<Results, Stop> {
+    fn run_to_end(&mut self, seat: usize, sql: &str) -> Result<Results, Stop> {
         self.bench.send(seat, sql)?;
         let rest = self.bench.wait(seat, true)?;
         match seat {
@@ -343,7 +343,7 @@ impl<'a> Tester<'a> {
     }
 
     fn prepare(&mut self, seat: usize, sql: &str) -> Result<(), Stop> {
-        let mut results = self.run_out(seat, sql)?;
+        let mut results = self.run_to_end(seat, sql)?;
         let error = results.error.take();
         self.print(&results)?;
         match error {
@@ -359,7 +359,7 @@ impl<'a> Tester<'a> {
 
     /// A tear-down that is refused is only told of, on the other channel.
     fn clean_up(&mut self, seat: usize, sql: &str) -> Result<(), Stop> {
-        let mut results = self.run_out(seat, sql)?;
+        let mut results = self.run_to_end(seat, sql)?;
         if results.error.as_ref().is_some_and(|e| !e.is_unsupported) {
             results.error = None;
         }

@@ -117,7 +117,7 @@ impl<D: Database> Explorer<D> {
     #[must_use]
     #[expect(
         clippy::should_implement_trait,
-        reason = "a builder that adds a process, not a sum"
+        reason = "a builder's method, not a sum"
     )]
     pub fn add(mut self, spec: ProcessSpec) -> Explorer<D> {
         self.specs.push(spec);

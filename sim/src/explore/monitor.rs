@@ -61,13 +61,13 @@ pub enum Remark {
     Failed(DbError),
 }
 
+/// Runs a query on the committed state.
+type Ask<'a> = dyn FnMut(&str, &[Value]) -> Result<Vec<Row>, DbError> + 'a;
+
 /// The committed state, for a monitor that asks.
 pub struct Inspect<'a> {
-    pub(crate) run: &'a mut RunQuery<'a>,
+    pub(crate) run: &'a mut Ask<'a>,
 }
-
-/// Answers a query with its arguments.
-pub(crate) type RunQuery<'a> = dyn FnMut(&str, &[Value]) -> Result<Vec<Row>, DbError> + 'a;
 
 impl std::fmt::Debug for Inspect<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -169,7 +169,7 @@ impl Store {
     /// If there is no such index.
     #[expect(
         clippy::should_implement_trait,
-        reason = "finds an index of the database by its number"
+        reason = "indexes of the store are not its items"
     )]
     pub fn index(&self, rel: RelId) -> &Index {
         match self.world.read(self.index_slot(rel)) {
