@@ -55,7 +55,7 @@ impl Settings {
 }
 
 /// Planner switches: the simulator's access paths do not depend on them, and no statement's result
-/// does on the server.
+/// does on the server. (At SERIALIZABLE, who fails may: see the README beside this file.)
 const PLANNER_SWITCHES: [&str; 16] = [
     "enable_async_append",
     "enable_bitmapscan",
@@ -95,9 +95,10 @@ const FIXED: [(&str, &str, &[&str]); 10] = [
 ];
 
 /// Settings with free text that changes nothing modelled, with their defaults.
-const STORED: [(&str, &str); 3] = [
+const STORED: [(&str, &str); 4] = [
     ("application_name", ""),
     ("extra_float_digits", "1"),
+    ("force_parallel_mode", "off"),
     ("search_path", "\"$user\", public"),
 ];
 

@@ -9,8 +9,9 @@ use sqlparser::ast::{
 use super::datatype::array_of;
 use super::names::Place;
 use super::operator::{Build, Candidate, candidate, choose};
-use super::{Lowering, Typed, absent, constant, error, functions, ident, unsupported};
+use super::{Lowering, Typed, absent, constant, error, functions, ident, place, unsupported};
 use crate::plan::expr::{Compare, Expr, Function, HostFunction};
+use crate::plan::query::Wanted;
 use crate::plan::types::Type;
 use crate::plan::types::coerce::Context;
 use crate::sql::tokens::start_of;
@@ -137,6 +138,13 @@ impl<'a> Call<'a> {
 impl Lowering<'_> {
     /// A function call.
     pub(super) fn function(&mut self, f: &ast::Function) -> Result<Typed, DbError> {
+        if let FunctionArguments::Subquery(query) = &f.args
+            && f.name.to_string().eq_ignore_ascii_case("array")
+        {
+            // `ARRAY(SELECT ..)` is read as a function call.
+            let plan = self.subplan(query, Wanted::Rows)?;
+            return self.array_subquery(plan, place(f, self.begin));
+        }
         let call = Call::read(f)?;
         if super::aggregate::is_aggregate(&call.name) || call.over.is_some() {
             return self.aggregate_call(&call);
