@@ -310,8 +310,9 @@ impl PostgresStage {
         if busy.is_empty() {
             return Ok(Vec::new());
         }
+        // A transaction that waits for a safe snapshot waits for no lock: `pg_blocking_pids` is empty.
         let sql = format!(
-            "SELECT b.pid, pg_blocking_pids(b.pid), l.locktype, l.mode, \
+            "SELECT b.pid, pg_blocking_pids(b.pid) || pg_safe_snapshot_blocking_pids(b.pid), l.locktype, l.mode, \
              CASE WHEN l.relation IS NOT NULL THEN l.relation::regclass::text END, \
              l.page, l.tuple, l.classid, l.objid, l.objsubid, holder.pid \
              FROM unnest('{}'::int[]) AS b(pid) \
