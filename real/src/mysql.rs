@@ -9,7 +9,6 @@ mod packet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rowlock_model::{
     Batch, DbError, Dialect, ErrorClass, Isolation, Reply, TransactionStatus, Value,
@@ -20,14 +19,11 @@ use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, Executor};
 
 use crate::directory::PrivateDirectory;
 use crate::error::{self, UrlError};
-use crate::session::Link;
+use crate::session::{Link, in_time, show_target};
 use crate::statement::tag_of;
 use crate::tap::{Endpoint, Tap};
 use decode::Format;
 use packet::{Greeting, Packet, Splitter};
-
-/// How long the server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where and as whom to connect.
 #[derive(Clone)]
@@ -39,11 +35,12 @@ pub struct MySqlTarget {
 
 impl std::fmt::Debug for MySqlTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the options: they hold the password.
-        f.debug_struct("MySqlTarget")
-            .field("endpoint", &self.endpoint)
-            .field("database", &self.options.get_database())
-            .finish_non_exhaustive()
+        show_target(
+            f,
+            "MySqlTarget",
+            &self.endpoint,
+            self.options.get_database(),
+        )
     }
 }
 
@@ -87,6 +84,11 @@ impl MySqlTarget {
         }
     }
 
+    /// The database to connect to.
+    pub fn database(&self) -> Option<&str> {
+        self.options.get_database()
+    }
+
     /// The same server, another database.
     #[must_use]
     pub fn with_database(&self, database: &str) -> MySqlTarget {
@@ -105,12 +107,7 @@ impl MySqlTarget {
 
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<MySqlLink, DbError> {
-        match tokio::time::timeout(CONNECT_TIMEOUT, MySqlLink::open(self)).await {
-            Ok(result) => result,
-            Err(_) => Err(DbError::connection_lost(
-                "the server did not accept the connection in time",
-            )),
-        }
+        in_time(MySqlLink::open(self)).await
     }
 }
 
