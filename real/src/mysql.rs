@@ -1,7 +1,8 @@
 //! Sessions on MySQL and MariaDB.
 //!
-//! Counts of affected rows are those of matched rows: sqlx asks for them (`CLIENT_FOUND_ROWS`), and
-//! so do JDBC and most pools.
+//! Counts of affected rows are those of changed rows, as the server counts unless it is asked for
+//! matched rows (`CLIENT_FOUND_ROWS`). sqlx always asks, and so do JDBC and some others; see
+//! [`MySqlTarget::with_found_rows`].
 
 mod decode;
 mod packet;
@@ -31,6 +32,7 @@ pub struct MySqlTarget {
     options: MySqlConnectOptions,
     endpoint: Endpoint,
     isolation: Option<Isolation>,
+    found_rows: bool,
 }
 
 impl std::fmt::Debug for MySqlTarget {
@@ -81,6 +83,7 @@ impl MySqlTarget {
                 .no_engine_substitution(false),
             endpoint,
             isolation: None,
+            found_rows: false,
         }
     }
 
@@ -105,6 +108,15 @@ impl MySqlTarget {
         target
     }
 
+    /// The same, whose `UPDATE` counts the rows that it matched instead of those that it changed
+    /// (`CLIENT_FOUND_ROWS` of the protocol).
+    #[must_use]
+    pub fn with_found_rows(&self, found_rows: bool) -> MySqlTarget {
+        let mut target = self.clone();
+        target.found_rows = found_rows;
+        target
+    }
+
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<MySqlLink, DbError> {
         in_time(MySqlLink::open(self)).await
@@ -126,7 +138,11 @@ impl MySqlLink {
     async fn open(target: &MySqlTarget) -> Result<MySqlLink, DbError> {
         let directory = PrivateDirectory::create("tap").map_err(error::of_io)?;
         let socket = directory.path().join("s");
-        let tap = Tap::open::<Splitter>(&target.endpoint, &socket)
+        let greet = match target.found_rows {
+            true => |_: &mut [u8]| {},
+            false => packet::count_changed_rows,
+        };
+        let tap = Tap::open::<Splitter>(&target.endpoint, &socket, greet)
             .await
             .map_err(error::of_io)?;
         let options = target

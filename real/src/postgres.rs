@@ -152,7 +152,7 @@ impl PostgresLink {
     async fn open(target: &PostgresTarget) -> Result<PostgresLink, DbError> {
         let directory = PrivateDirectory::create("tap").map_err(error::of_io)?;
         let socket = directory.path().join(SOCKET_NAME);
-        let tap = Tap::open::<Splitter>(&target.endpoint, &socket)
+        let tap = Tap::open::<Splitter>(&target.endpoint, &socket, |_| {})
             .await
             .map_err(error::of_io)?;
         let options = target

@@ -8,7 +8,6 @@ mod claims;
 mod errors;
 mod mariadb;
 mod mysql_stage;
-#[path = "../needs.rs"]
 mod needs;
 mod seam;
 mod servers;
