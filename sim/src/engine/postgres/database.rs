@@ -650,8 +650,9 @@ impl Database for Postgres {
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
 /// direction only: a text that merely looks so makes the fingerprint finer than necessary.
 fn shows_numbers(sql: &str) -> bool {
-    const SIGNS: [&str; 10] = [
+    const SIGNS: [&str; 11] = [
         "pg_locks",
+        "pg_prepared",
         "xact_id",
         "txid_",
         "xmin",

@@ -15,6 +15,7 @@ mod journal;
 mod lock;
 mod object;
 mod order;
+mod prepared;
 mod row_lock;
 mod session;
 mod settings;
@@ -41,6 +42,7 @@ pub use self::lock::{
 };
 pub use self::object::{Counters, Key, Object};
 pub use self::order::{compare_keys, compare_values};
+pub use self::prepared::Prepared;
 pub use self::row_lock::{Follow, LockOutcome, RowLock};
 pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;
