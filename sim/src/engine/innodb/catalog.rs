@@ -8,8 +8,7 @@ use std::sync::Arc;
 use super::flavour::Flavour;
 use super::shape::Shape;
 use super::views;
-use crate::loose::catalog::{Catalog, Relation, TableId};
-use crate::loose::query::Query;
+use crate::loose::catalog::{Catalog, Relation, TableId, View};
 use crate::world::Digest;
 
 /// The schema of the one database.
@@ -17,7 +16,7 @@ use crate::world::Digest;
 pub struct Schema {
     names: BTreeMap<Arc<str>, TableId>,
     shapes: BTreeMap<TableId, Rc<Shape>>,
-    views: BTreeMap<Arc<str>, Arc<Query>>,
+    views: BTreeMap<Arc<str>, Arc<View>>,
     /// Names this version of the schema; plans are made for one.
     pub stamp: u64,
 }
@@ -60,12 +59,12 @@ impl Schema {
     }
 
     /// The stored view called `name`.
-    pub fn view(&self, name: &str) -> Option<&Arc<Query>> {
+    pub fn view(&self, name: &str) -> Option<&Arc<View>> {
         self.views.get(name)
     }
 
     /// Puts a view in, or takes it out.
-    pub fn put_view(&mut self, name: &Arc<str>, query: Option<Arc<Query>>, stamp: u64) {
+    pub fn put_view(&mut self, name: &Arc<str>, query: Option<Arc<View>>, stamp: u64) {
         match query {
             Some(query) => self.views.insert(Arc::clone(name), query),
             None => self.views.remove(name),

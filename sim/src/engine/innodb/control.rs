@@ -16,7 +16,7 @@ use super::run::Run;
 use super::session::{NextModes, Savepoint};
 use super::statement::{Halt, Parsed, halt, metadata_halt, notices};
 use crate::loose::ast::{Control, Node, NodeKind, Scope, SetItem, TableLock};
-use crate::loose::lower::lower_scalar;
+use crate::loose::lower_scalar;
 use crate::loose::run as executor;
 
 impl InnoDb {

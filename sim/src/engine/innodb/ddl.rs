@@ -54,7 +54,8 @@ impl InnoDb {
                 .iter()
                 .flat_map(|(table, name)| [Arc::clone(&table.name), Arc::clone(name)])
                 .collect(),
-            Ddl::CreateView { name, .. } | Ddl::DropView { name, .. } => vec![Arc::clone(name)],
+            Ddl::CreateView { view, .. } => vec![Arc::clone(&view.name)],
+            Ddl::DropView { name, .. } => vec![Arc::clone(name)],
         }
     }
 
@@ -141,11 +142,11 @@ impl InnoDb {
                 Ok(())
             }
             Ddl::CreateView {
-                name,
-                query,
+                view,
                 if_not_exists,
                 ..
             } => {
+                let name = &view.name;
                 if self.store.schema().view(name).is_some()
                     || self.store.schema().table(name).is_some()
                 {
@@ -155,8 +156,10 @@ impl InnoDb {
                     return Err(exists(name));
                 }
                 let stamp = self.next_stamp();
-                let query = Arc::new(crate::loose::query::Query::clone(query));
-                self.store.schema_mut().put_view(name, Some(query), stamp);
+                let view = Arc::new(crate::loose::catalog::View::clone(view));
+                self.store
+                    .schema_mut()
+                    .put_view(&Arc::clone(&view.name), Some(view), stamp);
                 Ok(())
             }
             Ddl::DropView { name, if_exists } => {

@@ -375,12 +375,13 @@ impl Handler<'_> {
         let wanted = index.declared_parts(&wanted).to_vec();
         let first = Key(wanted.clone().into());
         let records = self.store.records(index.id);
-        let mut found = records.iter_from(&first);
+        let mut in_index = records.iter_from(&first);
         // The row of a delete that waited is marked already, its record in this index may be not.
-        let found = found.find(|(key, record)| {
+        let found = in_index.find(|(key, record)| {
             key.starts_with(&wanted) && (at == 0 || !record.newest.deleted)
         });
         let key = found.map(|(key, r)| r.row_key.clone().unwrap_or_else(|| key.clone()))?;
+        drop(in_index);
         let record = self.store.record(shape.clustered().id, &key)?;
         Some((key, record.newest.row.clone()))
     }

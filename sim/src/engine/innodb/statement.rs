@@ -15,7 +15,8 @@ use super::metadata::MetaMode;
 use super::run::Run;
 use super::session::Waiting;
 use crate::loose::catalog::ConflictAction;
-use crate::loose::lower::lower;
+use crate::loose::ast;
+use crate::loose::lower;
 use crate::loose::parse::Parsed as Tree;
 use crate::loose::plan::{InsertSource, Plan, PlanKind, TableUse};
 use crate::loose::query::{Body, OnBusy, Query, RangeKind, Strength};
@@ -225,7 +226,7 @@ impl InnoDb {
             run.timed_out = false;
             return self.settle(session, run, Err(errors::lock_wait_timeout().into()));
         }
-        if let Some(control) = parsed.tree.control() {
+        if let ast::Statement::Control(control) = &parsed.tree.tree {
             return self.control(session, control, parsed, args, run);
         }
         let planned = self.planned(parsed, args)?;
