@@ -20,9 +20,10 @@ use super::scan::KeyRange;
 use super::shape::{IndexShape, Shape};
 use super::store::Store;
 use crate::loose::expr::{Comparison, Expr};
-use crate::loose::query::{From, HintKind, Join, KeyCondition, KeyOp, RangeEntry, RangeKind, SortBy, SortKey};
+use crate::loose::query::{Body, From, HintKind, Join, KeyCondition, KeyOp, RangeEntry, RangeKind, SortBy, SortKey};
 use crate::loose::storage::{Access, Choice, Purpose, SourcePlan};
 use crate::loose::types::{Collation, DeclaredType};
+use crate::loose::value::as_datetime;
 
 /// A condition on a column with the values of its operands, if they are known.
 #[derive(Clone, Debug)]
@@ -138,7 +139,7 @@ fn rank(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Rank 
     let Some(shape) = store.schema().shape(table.id) else {
         return Rank::Scan;
     };
-    let bounds = usable(plan, entry, bound);
+    let bounds = usable(store, plan, entry, bound);
     let constants: Vec<Bound> = bounds.iter().filter(|b| b.values.is_some()).cloned().collect();
     let known = candidates(store, shape, &plan.source.range[entry], &constants);
     if known.iter().any(|c| c.unique) && plan.purposes[entry] == Purpose::Read {
@@ -156,18 +157,22 @@ fn rank(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Rank 
 }
 
 /// The conditions of an entry that can bound an index once the entries in `bound` are read.
-fn usable(plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec<Bound> {
+fn usable(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec<Bound> {
     let range = &plan.source.range[entry];
     let RangeKind::Table(table) = &range.kind else {
         return Vec::new();
     };
     let mut bounds = Vec::new();
+    let late = store.flavour.derives_late() && plan.purposes[entry] != Purpose::Read;
     for (at, condition) in range.conditions.iter().enumerate() {
         let Some(column) = condition.column else {
             continue;
         };
+        // The rows of a sub-select that is run once can be looked up one by one.
+        let known = condition.subselect.as_ref().is_none_or(|plan| plan.once);
         let fits = condition.uses & !bound == 0
-            && condition.subselect.is_none()
+            && known
+            && !(late && condition.operands.iter().any(reads_derived))
             && helps(condition, &table.columns[column].ty, table.columns[column].collation);
         if fits {
             bounds.push(Bound {
@@ -179,6 +184,20 @@ fn usable(plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec<Bound> {
         }
     }
     bounds
+}
+
+/// Whether an operand is a sub-select over a derived table.
+fn reads_derived(operand: &Expr) -> bool {
+    let Expr::Subquery(plan) = operand else {
+        return false;
+    };
+    let derived = match &plan.query.body {
+        Body::Select(select) => select.source.range.iter().any(|entry| {
+            matches!(entry.kind, RangeKind::Subquery(_) | RangeKind::Cte(_))
+        }),
+        Body::Values(_) | Body::Set { .. } => false,
+    };
+    derived || !plan.query.with.is_empty()
 }
 
 /// Whether the index's order is the order of the comparison.
@@ -331,12 +350,22 @@ fn table_access(
     let Some(shape) = store.schema().shape(table.id) else {
         return (Access::all(), false);
     };
-    let bounds = usable(plan, entry, bound);
+    let bounds = usable(store, plan, entry, bound);
     let ways = candidates(store, shape, range, &bounds);
     let reads = plan.purposes[entry] == Purpose::Read;
     let (allowed, forced) = allowed(shape, range);
+    let all = store
+        .records(shape.clustered().id)
+        .iter()
+        .filter(|(_, r)| !r.newest.deleted)
+        .count();
+    let worth = |c: &&Candidate| {
+        store.flavour.reads_ranges_of_all_rows() || forced || !is_costly(c, all, &bounds)
+            || is_covered(shape, &shape.indexes[c.index], range)
+    };
     let best = ways
         .iter()
+        .filter(worth)
         .min_by_key(|c| (!c.unique, c.rows, c.index != 0, c.equalities == 0, c.index));
     let covers = |index: usize| is_covered(shape, &shape.indexes[index], range);
     let in_order = |index: usize, equalities: usize| {
@@ -347,13 +376,40 @@ fn table_access(
         };
         order_of(entry, &shape.indexes[index], equalities, fixed, plan.order)
     };
-    if let Some(way) = best {
+    let ordered_scan = |index: &&usize| wants_order && in_order(**index, 0).is_some();
+    let sorts_for_limit = |way: &&Candidate| {
+        wants_order
+            && plan.limit.is_some()
+            && !forced
+            && way.equalities == 0
+            && in_order(way.index, 0).is_none()
+            && allowed.iter().any(|i| ordered_scan(&i))
+    };
+    if let Some(way) = best.filter(|way| !sorts_for_limit(way)) {
         let order = wants_order.then(|| in_order(way.index, way.equalities)).flatten();
         let single = single_range(shape, way, &bounds);
         let order = order.filter(|_| single || way.unique);
         let pushed = bounds.iter().filter(|b| {
             shape.indexes[way.index].columns.contains(&b.column) && b.values.is_some()
         });
+        // All records of an index that has all columns: it is read from end to end.
+        if reads
+            && way.equalities == 0
+            && way.index != 0
+            && way.rows >= all
+            && covers(way.index)
+            && store.flavour.reads_ranges_of_all_rows()
+            && order.is_none()
+            && !store.flavour.is_mariadb()
+        {
+            let access = Access {
+                index: shape.indexes[way.index].declared,
+                conditions: Vec::new(),
+                reverse: false,
+                lookup: false,
+            };
+            return (access, false);
+        }
         let mut conditions = way.conditions.clone();
         conditions.extend(pushed.map(|b| b.condition).filter(|c| !way.conditions.contains(c)));
         let access = Access {
@@ -395,6 +451,22 @@ fn table_access(
         lookup: index == 0 || !covers(index),
     };
     (access, false)
+}
+
+/// Whether a scan of the whole table is cheaper: through a secondary index as many rows would be looked
+/// up, or the clustered index would be entered for almost every row.
+fn is_costly(way: &Candidate, all: usize, bounds: &[Bound]) -> bool {
+    let values = bounds
+        .iter()
+        .filter(|b| b.op == KeyOp::In && way.conditions.contains(&b.condition))
+        .filter_map(|b| b.values.as_ref().map(Vec::len))
+        .max()
+        .unwrap_or(1);
+    if way.index == 0 {
+        values >= 3 && values + 1 >= all
+    } else {
+        !way.unique && way.equalities == 0 && way.rows >= all && all > 0
+    }
 }
 
 /// Whether the conditions of a way make one range: only then an index's order holds beyond the column.
@@ -594,7 +666,7 @@ fn fitting(shape: &Shape, column: usize, value: &Value) -> Value {
         (
             Some(DeclaredType::Date | DeclaredType::DateTime(_) | DeclaredType::Timestamp(_)),
             Value::Text(_),
-        ) => super::time::parse_time(value).unwrap_or_else(|| value.clone()),
+        ) => as_datetime(value).map_or_else(|| value.clone(), Value::Timestamp),
         (Some(DeclaredType::Int { .. }), Value::Float(x)) if x.fract() == 0.0 => {
             Value::Int(*x as i64)
         }

@@ -17,7 +17,7 @@ use super::session::{NextModes, Savepoint};
 use super::statement::{Halt, Parsed, halt, metadata_halt, notices};
 use crate::loose::ast::{Control, Node, NodeKind, Scope, SetItem, TableLock};
 use crate::loose::lower_scalar;
-use crate::loose::run as executor;
+use crate::loose::run::Executor;
 
 impl InnoDb {
     /// Runs a control statement.
@@ -331,7 +331,8 @@ impl InnoDb {
             },
             waiting: None,
         };
-        let result = executor::scalar(&expr, &mut handler);
+        let dialect = handler.store.flavour.dialect();
+        let result = Executor::new(&mut handler, dialect).in_set().value(&expr);
         let waiting = handler.waiting.take();
         match result {
             Ok(value) => Ok(value),

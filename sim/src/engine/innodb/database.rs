@@ -86,6 +86,11 @@ impl InnoDb {
         Some(flight.waiting.clone())
     }
 
+    /// The automatic number that the server reported to the client with its last reply; 0 if none.
+    pub fn reported_id(&self, session: SessionId) -> i64 {
+        self.store.session(session).reported_id
+    }
+
     /// From now on the session's changes are counted by rows found, not by rows changed
     /// (`CLIENT_FOUND_ROWS`).
     pub fn count_found_rows(&mut self, session: SessionId) {

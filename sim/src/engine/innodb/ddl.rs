@@ -17,7 +17,9 @@ use super::shape::{IndexId, IndexShape, Shape};
 use super::statement::{Halt, Planned, metadata_halt};
 use crate::loose::catalog::{Table, TableId};
 use crate::loose::plan::{Alter, Ddl};
-use crate::loose::run as executor;
+use crate::loose::run::Executor;
+use crate::loose::store::store;
+use crate::loose::types::DeclaredType;
 
 impl InnoDb {
     pub(super) fn ddl(
@@ -391,7 +393,7 @@ impl InnoDb {
                     new.columns[*at] = (**column).clone();
                     for (row, _) in &mut rows {
                         let mut values = row.to_vec();
-                        values[*at] = executor::store_value(&values[*at], column)?;
+                        values[*at] = store(column, values[*at].clone(), true, 1)?;
                         *row = values.into();
                     }
                     rebuilt = true;
@@ -420,7 +422,10 @@ impl InnoDb {
                 Alter::Option(name, value) if name.eq_ignore_ascii_case("auto_increment") => {
                     next_number = value.parse().ok();
                 }
-                Alter::Option(name, _) if name.eq_ignore_ascii_case("engine") => {}
+                Alter::Option(name, _)
+                    if ["engine", "algorithm", "lock"]
+                        .iter()
+                        .any(|known| name.eq_ignore_ascii_case(known)) => {}
                 Alter::Option(name, _) => {
                     return Err(DbError::unsupported(format!("ALTER TABLE .. {name}"), None));
                 }
@@ -458,6 +463,18 @@ impl InnoDb {
         session: SessionId,
         column: &crate::loose::catalog::Column,
     ) -> Result<Value, DbError> {
+        let Some(default) = &column.default else {
+            // Without a default, rows that exist get NULL, or the zero of the type.
+            return Ok(match (&column.not_null, &column.ty) {
+                (None, _) => Value::Null,
+                (Some(_), DeclaredType::Int { .. }) => Value::Int(0),
+                (Some(_), DeclaredType::Char(_) | DeclaredType::Varchar(_)) => Value::text(""),
+                _ => {
+                    let what = "a new column that is NOT NULL and has no default";
+                    return Err(DbError::unsupported(what, None));
+                }
+            });
+        };
         let mut run = Run::new(self.store.now_unrecorded());
         let mut handler = Handler {
             store: &mut self.store,
@@ -467,8 +484,9 @@ impl InnoDb {
             facts: super::handler::Facts::default(),
             waiting: None,
         };
-        match executor::default_value(column, &mut handler) {
-            Ok(value) => Ok(value),
+        let dialect = handler.store.flavour.dialect();
+        match Executor::new(&mut handler, dialect).value(default) {
+            Ok(value) => store(column, value, true, 1),
             Err(crate::loose::storage::Stop::Error(error)) => Err(*error),
             Err(crate::loose::storage::Stop::Wait) => {
                 Err(DbError::unsupported("a default that waits", None))

@@ -1,15 +1,10 @@
 //! Errors as MySQL and MariaDB word them.
 
-use rowlock_model::{DbError, ErrorClass, Value};
+use rowlock_model::{DbError, Value};
 
 use super::flavour::Flavour;
-
-/// An error by its number and SQLSTATE.
-pub fn mysql(number: u16, sqlstate: &str, message: impl Into<String>) -> DbError {
-    let class = ErrorClass::of_errno(number, sqlstate);
-    let message: String = message.into();
-    DbError::new(class, &number.to_string(), message)
-}
+pub use crate::loose::errors::mysql;
+use crate::loose::value::mysql_text;
 
 /// 1205: a lock was not to be had in time.
 pub fn lock_wait_timeout() -> DbError {
@@ -159,12 +154,6 @@ pub fn wrong_value(name: &str, value: &str) -> DbError {
 pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => "NULL".to_owned(),
-        Value::Bool(b) => i32::from(*b).to_string(),
-        Value::Int(i) => i.to_string(),
-        Value::Float(x) => x.to_string(),
-        Value::Decimal(d) => d.to_string(),
-        Value::Text(s) => s.to_string(),
-        Value::Bytes(b) => String::from_utf8_lossy(b).into_owned(),
-        other => super::time::time_text(other),
+        other => mysql_text(other).to_string(),
     }
 }

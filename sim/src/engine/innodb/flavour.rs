@@ -121,9 +121,10 @@ impl Flavour {
         self.server != Server::MariaDb1011
     }
 
-    /// A next-key request of who has the record locked already adds the gap only.
-    pub fn adds_missing_gap_only(self) -> bool {
-        !self.is_mariadb()
+    /// `UPDATE` and `DELETE` compute a derived table inside a sub-select when the first row is tested: its
+    /// value is not known when the way to the rows is chosen.
+    pub fn derives_late(self) -> bool {
+        self.is_mariadb()
     }
 
     /// Locking a record that one has written oneself makes its implicit lock explicit.
@@ -199,6 +200,11 @@ impl Flavour {
     /// The read of a data-dictionary view is a consistent read.
     pub fn dictionary_is_transactional(self) -> bool {
         !self.is_mariadb()
+    }
+
+    /// Ranges of an index are read through it even if they have all rows of the table.
+    pub fn reads_ranges_of_all_rows(self) -> bool {
+        self.server != Server::MariaDb1011
     }
 
     /// The lock list shows which records are marked as deleted.

@@ -182,6 +182,8 @@ impl Handler<'_> {
         let plan = self.plan(scan)?;
         let table = scan.table.id;
         match plan.lock {
+            // Nothing is looked for: the table is not touched.
+            _ if plan.ranges.is_empty() => {}
             Some(Mode::S) => {
                 self.store
                     .lock_table(self.session, table, TableMode::IntentionShared);

@@ -6,16 +6,15 @@ use rowlock_model::Value;
 
 use super::errors;
 use super::handler::Handler;
-use super::metadata::MetaRefused;
 use super::run::Entry;
 use super::session::Waiting;
 use super::user_lock::UserRefused;
-use super::time;
 use crate::loose::expr::HostFunction;
 use crate::loose::storage::{Host, Stop};
+use crate::loose::temporal::cut;
 
 /// The number by which a session is known to clients: `CONNECTION_ID()`.
-pub fn connection_id(session: rowlock_model::schedule::SessionId) -> i64 {
+pub(super) fn connection_id(session: rowlock_model::schedule::SessionId) -> i64 {
     i64::from(session.0) + 8
 }
 
@@ -161,12 +160,13 @@ impl Handler<'_> {
         use HostFunction as F;
         let session = self.session;
         let fsp = args.first().and_then(Value::as_int).unwrap_or(0);
+        let fsp = u8::try_from(fsp.clamp(0, 6)).unwrap_or(0);
         Ok(match function {
             F::Now | F::UtcTimestamp => {
                 self.store.now_micros();
-                Value::Timestamp(time::cut(self.run.start_micros, fsp))
+                Value::Timestamp(cut(self.run.start_micros, fsp))
             }
-            F::Sysdate => Value::Timestamp(time::cut(self.store.now_micros(), fsp)),
+            F::Sysdate => Value::Timestamp(cut(self.store.now_micros(), fsp)),
             F::CurrentDate => {
                 self.store.now_micros();
                 let days = self.run.start_micros.div_euclid(86_400_000_000);
@@ -175,7 +175,7 @@ impl Handler<'_> {
             F::CurrentTime => {
                 self.store.now_micros();
                 let time = self.run.start_micros.rem_euclid(86_400_000_000);
-                Value::Time(time::cut(time, fsp))
+                Value::Time(cut(time, fsp))
             }
             F::UnixTimestamp => {
                 self.store.now_micros();
@@ -225,18 +225,6 @@ impl Handler<'_> {
                 .into());
             }
         })
-    }
-
-    /// Waits for a metadata lock, or fails.
-    pub(super) fn metadata_stop(&mut self, refused: MetaRefused) -> Stop {
-        match refused {
-            MetaRefused::Wait => {
-                self.waiting = Some(Waiting::Metadata);
-                Stop::Wait
-            }
-            MetaRefused::Busy => errors::lock_wait_timeout().into(),
-            MetaRefused::Deadlock => errors::deadlock().into(),
-        }
     }
 }
 

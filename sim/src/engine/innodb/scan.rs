@@ -93,6 +93,8 @@ pub struct Cursor {
     /// No record of the range was looked at yet.
     first: bool,
     taken: Vec<Taken>,
+    /// The end of the range was met exactly: nothing behind it can be in the range.
+    met_end: bool,
     /// The candidate shown last is to be locked, waiting if need be.
     insist: bool,
 }
@@ -137,6 +139,7 @@ impl Default for Cursor {
             at: At::Start,
             first: true,
             taken: Vec::new(),
+            met_end: false,
             insist: false,
         }
     }
@@ -227,6 +230,7 @@ impl Store {
                 cursor.range += 1;
                 cursor.at = At::Start;
                 cursor.first = true;
+                cursor.met_end = false;
                 continue;
             }
             let Some(pos) = self.place(session, plan, range, cursor)? else {
@@ -241,7 +245,8 @@ impl Store {
             match step {
                 Step::Row(found) => {
                     let alone = plan.is_unique(range) && !found.tentative;
-                    cursor.at = if alone || self.ends_here(session, plan, range, &pos) {
+                    cursor.met_end = self.ends_here(session, plan, range, &pos);
+                    cursor.at = if alone {
                         At::End
                     } else {
                         At::Behind(pos)
@@ -320,7 +325,7 @@ impl Store {
         }
     }
 
-    /// The end of a range of the clustered index was met exactly: nothing behind it can be in the range.
+    /// Whether the end of a range of the clustered index is met exactly.
     fn ends_here(&self, session: SessionId, plan: &Plan, range: &KeyRange, pos: &Pos) -> bool {
         let Pos::Record(key) = pos else { return false };
         let exact = matches!(range.high(), Some((parts, true)) if parts == &key.0[..]);
@@ -444,7 +449,9 @@ impl Store {
         }
         let past = range.is_past(key, plan.reverse);
         if past && !plan.reverse && self.range_end_is_gap(session, plan) {
-            self.lock_record(session, shape, index, pos, mode, Span::Gap, OnBusy::Wait)?;
+            if !cursor.met_end {
+                self.lock_record(session, shape, index, pos, mode, Span::Gap, OnBusy::Wait)?;
+            }
             return Ok(Step::RangeEnds);
         }
         let span = self.span(session, plan, range, cursor.first, key);

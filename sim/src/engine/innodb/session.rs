@@ -118,6 +118,9 @@ pub struct SessionState {
     pub variables: Rc<BTreeMap<Arc<str>, Value>>,
     /// `LAST_INSERT_ID()`.
     pub last_insert_id: i64,
+    /// The automatic number that the last statement reported to the client; 0 if none. No part of the
+    /// state: nothing reads it later.
+    pub reported_id: i64,
     /// `ROW_COUNT()`.
     pub row_count: i64,
     /// `FOUND_ROWS()`.
@@ -142,6 +145,7 @@ impl SessionState {
             locked_tables: BTreeMap::new(),
             variables: Rc::default(),
             last_insert_id: 0,
+            reported_id: 0,
             row_count: 0,
             found_rows: 0,
             counts_found: false,

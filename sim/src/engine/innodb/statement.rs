@@ -20,7 +20,7 @@ use crate::loose::lower;
 use crate::loose::parse::Parsed as Tree;
 use crate::loose::plan::{InsertSource, Plan, PlanKind, TableUse};
 use crate::loose::query::{Body, OnBusy, Query, RangeKind, Strength};
-use crate::loose::run as executor;
+use crate::loose::run::{Executor, Outcome};
 use crate::loose::storage::Stop;
 
 /// A statement that was parsed, with the last plan made of it.
@@ -219,6 +219,9 @@ impl InnoDb {
         args: &[Value],
         run: &mut Run,
     ) -> Result<Reply, Halt> {
+        if !run.resumed && self.store.session(session).reported_id != 0 {
+            self.store.session_mut(session).reported_id = 0;
+        }
         if self.store.trx(session).doomed {
             return self.settle(session, run, Err(errors::deadlock().into()));
         }
@@ -288,7 +291,8 @@ impl InnoDb {
             facts,
             waiting: None,
         };
-        let result = executor::run(&planned.plan, &mut handler);
+        let dialect = handler.store.flavour.dialect();
+        let result = Executor::new(&mut handler, dialect).run(&planned.plan);
         let waiting = handler.waiting.take();
         let outcome = result.map_err(|stop| halt(stop, waiting))?;
         Ok(self.reply(session, planned, outcome, run))
@@ -344,20 +348,21 @@ impl InnoDb {
         &mut self,
         session: SessionId,
         planned: &Planned,
-        outcome: executor::Outcome,
+        outcome: Outcome,
         run: &mut Run,
     ) -> Reply {
         let state = self.store.session_mut(session);
         if let Some(id) = run.insert_id {
             state.last_insert_id = id;
         }
+        state.reported_id = run.insert_id.unwrap_or(0);
         let is_query = matches!(planned.plan.kind, PlanKind::Query(_));
         let affected = if is_query {
             0
         } else if state.counts_found {
-            outcome.found
+            outcome.matched
         } else {
-            outcome.affected
+            outcome.changed
         };
         state.row_count = if planned.columns.is_empty() {
             i64::try_from(affected).unwrap_or(i64::MAX)

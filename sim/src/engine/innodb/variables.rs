@@ -53,7 +53,7 @@ const KEPT: &[(&str, &str)] = &[
 ];
 
 /// The value of a variable, as the session sees it.
-pub fn get(store: &Store, session: SessionId, name: &str) -> Option<Value> {
+pub(super) fn get(store: &Store, session: SessionId, name: &str) -> Option<Value> {
     let flavour = store.flavour;
     if !knows(flavour, name) {
         return None;
@@ -113,7 +113,7 @@ fn level(name: &str, value: &Value) -> Result<Isolation, DbError> {
 /// # Errors
 /// The variable does not exist, or does not take the value; `unsupported` for variables that would
 /// matter and are not modelled.
-pub fn set(
+pub(super) fn set(
     store: &mut Store,
     session: SessionId,
     name: &str,

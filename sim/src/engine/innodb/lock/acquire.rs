@@ -83,7 +83,7 @@ impl Store {
         if queue.iter().filter(mine).any(|l| l.covers(mode, span, supremum)) {
             return Ok(Granted::Held);
         }
-        if span == Span::NextKey && !supremum && self.flavour.adds_missing_gap_only() {
+        if span == Span::NextKey && !supremum {
             let queue = self.locks(index.id, pos);
             let record = queue.iter().filter(mine).any(|l| l.covers(mode, Span::Record, false));
             if record {
