@@ -19,6 +19,7 @@ use std::sync::Arc;
 use rowlock_model::schedule::SessionId;
 use rowlock_model::{Column, DbError, Notice, Reply, Value};
 
+use super::notify::Action;
 use super::session::{Block, Modes, PreparedText, Savepoint};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{LockMode, LockScope, Postgres, Stop, Tag, WaitPolicy, errors};
@@ -183,12 +184,24 @@ impl Postgres {
             }
             Control::CommitPrepared(identifier) => self.finish_prepared(block, identifier, true),
             Control::RollbackPrepared(identifier) => self.finish_prepared(block, identifier, false),
-            // Notifications come outside the answers to statements, which are all that a client of
-            // the simulator sees; nothing else depends on who listens.
-            Control::Listen(_) => Err(refuse("LISTEN (NOTIFY is; nobody hears it)", parsed)),
-            Control::Unlisten(_) => Ok(Reply::tag("UNLISTEN")),
+            Control::Listen(channel) => {
+                self.open_transaction(session, attempt);
+                let action = Action::Listen(Arc::clone(channel));
+                self.store.ask_to_listen(session, action);
+                Ok(Reply::tag("LISTEN"))
+            }
+            Control::Unlisten(channel) => {
+                self.open_transaction(session, attempt);
+                let action = channel
+                    .clone()
+                    .map_or(Action::UnlistenAll, Action::Unlisten);
+                self.store.ask_to_listen(session, action);
+                Ok(Reply::tag("UNLISTEN"))
+            }
             Control::Notify { channel, payload } => {
                 errors::check_notification(channel, payload)?;
+                self.open_transaction(session, attempt);
+                self.store.notify(session, channel, payload);
                 Ok(Reply::tag("NOTIFY"))
             }
         }
@@ -607,6 +620,7 @@ impl Postgres {
                 return Err(errors::not_in_transaction_block("DISCARD ALL").into());
             }
             self.store.unlock_all(session);
+            self.store.stop_listening(session);
         }
         let state = self.store.session_mut(session);
         if what == "ALL" {

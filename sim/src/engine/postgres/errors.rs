@@ -429,6 +429,14 @@ pub(crate) fn too_many_prepared() -> DbError {
     DbError::postgres("53200", "maximum number of prepared transactions reached")
 }
 
+/// 0A000: what a transaction says to others cannot be prepared.
+pub(crate) fn prepare_with_notifications() -> DbError {
+    DbError::postgres(
+        "0A000",
+        "cannot PREPARE a transaction that has executed LISTEN, UNLISTEN, or NOTIFY",
+    )
+}
+
 /// 0A000: an advisory key is locked at session level and at transaction level.
 pub(crate) fn prepare_with_both_locks() -> DbError {
     DbError::postgres(

@@ -22,6 +22,8 @@ pub struct Server {
     pub recent: Vec<(u64, Vec<VersionId>)>,
     /// The prepared transactions.
     pub prepared: Vec<Prepared>,
+    /// The sessions that listen, in the order in which they began to.
+    pub listeners: Vec<SessionId>,
 }
 
 impl Server {
@@ -30,6 +32,7 @@ impl Server {
         time_digest(self.now_micros, digest);
         self.sessions.hash(digest);
         self.digest_prepared(digest);
+        self.listeners.hash(digest);
     }
 }
 
@@ -59,6 +62,7 @@ impl Store {
             sessions: 0,
             recent: Vec::new(),
             prepared: Vec::new(),
+            listeners: Vec::new(),
         };
         let slot = world.create(None, Object::Server(server));
         assert_eq!(slot, SERVER);

@@ -106,8 +106,14 @@ impl Exec<'_> {
                     }
                 };
                 errors::check_notification(part(0), part(1))?;
-                Ok(Value::text(""))
+                self.run.once_value(|| {
+                    self.store.notify(self.session, part(0), part(1));
+                    Ok(void())
+                })
             }
+            F::NotificationQueueUsage => self
+                .run
+                .once_value(|| Ok(Value::Float(self.store.notification_queue_usage()))),
             F::RelationByName => {
                 let name = unqualified(text(args, 0));
                 match self.schema.relation(None, &name) {
