@@ -179,6 +179,23 @@ impl Postgres {
             } => self.prepare_named(session, name, types, statement),
             Control::Deallocate(name) => self.deallocate(session, name.as_deref()),
             Control::Execute { .. } => unreachable!("EXECUTE is resolved before"),
+            Control::AlterSequence {
+                name,
+                if_exists,
+                changes,
+            } => self.alter_sequence(session, name, *if_exists, changes, attempt),
+            Control::CreateRole { name, superuser } => {
+                self.create_role(session, name, *superuser, attempt)
+            }
+            Control::DropRoles { names, if_exists } => {
+                self.drop_roles(session, names, *if_exists, attempt)
+            }
+            Control::Grant {
+                grants,
+                privileges,
+                tables,
+                roles,
+            } => self.grant(session, *grants, privileges, tables, roles, attempt),
             Control::PrepareTransaction(identifier) => {
                 self.prepare_transaction(session, identifier, attempt)
             }
@@ -441,6 +458,16 @@ impl Postgres {
             }
             return Ok(reply);
         }
+        if let ("role", Setting::Values(values)) = (name, value) {
+            let schema = self.schema(session);
+            let unknown = values
+                .iter()
+                .find(|r| &***r != "none" && !schema.has_role(r));
+            if let Some(role) = unknown {
+                let message = format!("role \"{role}\" does not exist");
+                return Err(DbError::postgres("22023", message).into());
+            }
+        }
         let settings = &mut self.store.session_mut(session).settings;
         match value {
             Setting::Default => settings.reset(name, local)?,
@@ -555,7 +582,7 @@ impl Postgres {
     }
 
     /// A table that a control statement names.
-    fn named_table(
+    pub(super) fn named_table(
         &mut self,
         session: SessionId,
         name: &RelationName,
@@ -575,6 +602,23 @@ impl Postgres {
                 Err(error)
             }
         }
+    }
+
+    /// A statement that changes the catalogue begins: in REPEATABLE READ it takes the snapshot of
+    /// its transaction.
+    pub(super) fn begin_utility(
+        &mut self,
+        session: SessionId,
+        tag: &str,
+        attempt: &mut Attempt,
+    ) -> Result<(), Halt> {
+        self.open_transaction(session, attempt);
+        let (_, modes) = self.block_and_modes(session);
+        if modes.read_only {
+            return Err(errors::read_only_transaction(tag).into());
+        }
+        self.first_snapshot(session, modes)?;
+        Ok(())
     }
 
     fn lock_table(

@@ -290,6 +290,21 @@ pub(crate) fn undefined_table(name: &str) -> DbError {
     DbError::postgres("42P01", format!("relation \"{name}\" does not exist"))
 }
 
+/// 42809: the relation is no sequence.
+pub(crate) fn not_a_sequence(name: &str) -> DbError {
+    DbError::postgres("42809", format!("\"{name}\" is not a sequence"))
+}
+
+/// 42501: the role may not do this with a `kind` of thing.
+pub(crate) fn permission_denied(kind: &str, name: &str) -> DbError {
+    DbError::postgres("42501", format!("permission denied for {kind} {name}"))
+}
+
+/// 42704: no such role.
+pub(crate) fn undefined_role(name: &str) -> DbError {
+    DbError::postgres("42704", format!("role \"{name}\" does not exist"))
+}
+
 /// 42P07: the relation exists already.
 pub(crate) fn duplicate_table(name: &str) -> DbError {
     DbError::postgres("42P07", format!("relation \"{name}\" already exists"))
