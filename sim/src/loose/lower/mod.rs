@@ -22,6 +22,7 @@ use super::expr::Expr;
 use super::parse::Parsed;
 use super::plan::{Plan, PlanKind, TableUse};
 use super::query::{Cte, CteId, Kind, OutputColumn, SubPlanId};
+pub(crate) use conditions::{at_entry, entries_of};
 use names::Level;
 
 /// Resolves the names of a statement that is no control statement. The values of its parameters
