@@ -96,9 +96,7 @@ fn paths(table: &Table, entry: u32, conditions: &[Conjunct]) -> Vec<Access> {
                 .count();
             let whole = index.unique && equal == index.keys.len();
             // One of two values is expected to leave half of the rows: no use for an index.
-            let tells = |k: &KeyCondition| {
-                k.op != KeyOp::Eq || index.keys[k.key].ty != Type::Bool
-            };
+            let tells = |k: &KeyCondition| k.op != KeyOp::Eq || index.keys[k.key].ty != Type::Bool;
             if !whole && !keys.iter().any(tells) {
                 continue;
             }
