@@ -365,8 +365,7 @@ impl Database for InnoDb {
 
     fn connect(&mut self, isolation: Option<Isolation>) -> SessionId {
         let isolation = isolation.unwrap_or(Isolation::RepeatableRead);
-        let timeout = self.store.flavour.metadata_timeout_s();
-        let settings = Settings::new(isolation, timeout);
+        let settings = Settings::new(self.store.flavour, isolation);
         self.store.open_session(SessionState::new(settings))
     }
 

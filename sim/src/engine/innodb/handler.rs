@@ -71,7 +71,11 @@ impl Handler<'_> {
     fn join(&mut self) {
         let level = self.store.session(self.session).level;
         self.store.join(self.session, level);
-        if self.store.flavour.locking_read_opens_view(level) {
+        if self
+            .store
+            .flavour_of(self.session)
+            .locking_read_opens_view(level)
+        {
             self.store.open_view(self.session, true);
         }
     }
@@ -167,7 +171,10 @@ impl Handler<'_> {
             tests_index_first: reads && !covers,
             semi_consistent: scan.purpose == Purpose::Update
                 && position == 0
-                && self.store.flavour.reads_semi_consistently(level),
+                && self
+                    .store
+                    .flavour_of(self.session)
+                    .reads_semi_consistently(level),
             constant: reads
                 && constants
                 && ranges.len() == 1

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rowlock_model::{DbError, Isolation, Reply, TransactionStatus, Value};
 
+use super::flavour::Flavour;
 use super::run::Run;
 use crate::database::{Answer, Request};
 use crate::world::Digest;
@@ -26,6 +27,8 @@ pub struct Settings {
     pub metadata_timeout_s: i64,
     /// `max_execution_time` (MySQL) or `max_statement_time` (MariaDB), in milliseconds; 0 is none.
     pub statement_timeout_ms: i64,
+    /// `innodb_snapshot_isolation` (MariaDB).
+    pub snapshot_isolation: bool,
     /// `sql_mode` is strict.
     pub strict: bool,
     /// Other variables that were set.
@@ -34,14 +37,15 @@ pub struct Settings {
 
 impl Settings {
     /// Those of a new session.
-    pub fn new(isolation: Isolation, metadata_timeout_s: i64) -> Settings {
+    pub fn new(flavour: Flavour, isolation: Isolation) -> Settings {
         Settings {
             autocommit: true,
             isolation,
             read_only: false,
             row_timeout_s: 50,
-            metadata_timeout_s,
+            metadata_timeout_s: flavour.metadata_timeout_s(),
             statement_timeout_ms: 0,
+            snapshot_isolation: flavour.snapshot_isolation,
             strict: true,
             others: BTreeMap::new(),
         }

@@ -130,6 +130,12 @@ impl Store {
         }
     }
 
+    /// The server as a session has it: `innodb_snapshot_isolation` is a setting of the session.
+    pub fn flavour_of(&self, session: SessionId) -> Flavour {
+        let on = self.session(session).settings.snapshot_isolation;
+        self.flavour.with_snapshot_isolation(on)
+    }
+
     // --- the server
 
     /// The clock, for what a client can see of it.

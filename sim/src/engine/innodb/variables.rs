@@ -67,7 +67,7 @@ pub(super) fn get(store: &Store, session: SessionId, name: &str) -> Option<Value
         "innodb_lock_wait_timeout" => Value::Int(settings.row_timeout_s),
         "lock_wait_timeout" => Value::Int(settings.metadata_timeout_s),
         "max_execution_time" => Value::Int(settings.statement_timeout_ms),
-        "innodb_snapshot_isolation" => Value::Int(i64::from(flavour.snapshot_isolation)),
+        "innodb_snapshot_isolation" => Value::Int(i64::from(settings.snapshot_isolation)),
         "version" => Value::text(flavour.version()),
         "in_transaction" => Value::Int(i64::from(state.in_transaction)),
         "last_insert_id" | "identity" => Value::Int(state.last_insert_id),
@@ -146,7 +146,10 @@ pub(super) fn set(
             settings.others.insert(name.into(), value.clone());
         }
         "foreign_key_checks" if number(name, value)? != 0 => {}
-        "innodb_deadlock_detect" | "innodb_rollback_on_timeout" | "innodb_snapshot_isolation" => {
+        "innodb_snapshot_isolation" => {
+            settings.snapshot_isolation = number(name, value)? != 0;
+        }
+        "innodb_deadlock_detect" | "innodb_rollback_on_timeout" => {
             return Err(DbError::unsupported(format!("setting {name}"), None));
         }
         _ if KEPT.iter().any(|(kept, _)| *kept == name) => {

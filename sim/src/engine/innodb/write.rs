@@ -75,7 +75,8 @@ impl Store {
     /// Whether snapshot isolation forbids to touch a record.
     pub fn is_changed_since_view(&self, session: SessionId, record: &Record) -> bool {
         let trx = self.trx(session);
-        let Some(view) = trx.view.filter(|_| self.flavour.checks_snapshot(trx.level)) else {
+        let checks = self.flavour_of(session).checks_snapshot(trx.level);
+        let Some(view) = trx.view.filter(|_| checks) else {
             return false;
         };
         !record.newest.writer.is_seen(session, view)
