@@ -71,7 +71,11 @@ fn mask_row_numbers(locks: &str) -> String {
         let close = after.find('}').unwrap_or(after.len());
         masked += &after[..=open];
         let data = &after[open + 1..close];
-        masked += if data.starts_with("supremum") { data } else { "row number" };
+        masked += if data.starts_with("supremum") {
+            data
+        } else {
+            "row number"
+        };
         rest = &after[close..];
     }
     masked += rest;
@@ -147,7 +151,8 @@ impl Run {
             "LOCKS" => {
                 let of = (!what.is_empty()).then_some(what);
                 let locks = mask_row_numbers(&self.server.locks(of));
-                self.events.push(format!("locks {locks}").trim_end().to_owned());
+                self.events
+                    .push(format!("locks {locks}").trim_end().to_owned());
             }
             "WAITS" => {
                 let waits = self.waits();
@@ -183,7 +188,8 @@ impl Run {
             "ADM" => {
                 let admin = self.server.session("ADM");
                 if let Outcome::Done(Ok(reply)) = self.server.send(admin, what) {
-                    self.events.push(format!("ADM {}", innodb::rows_text(&reply)));
+                    self.events
+                        .push(format!("ADM {}", innodb::rows_text(&reply)));
                 }
             }
             name => {
@@ -245,8 +251,14 @@ fn is_repeated(event: &str, before: &[String]) -> bool {
     let (Some(name), Some("last"), Some(rest)) = (words.next(), words.next(), words.next()) else {
         return false;
     };
-    let earlier = before.iter().rev().find(|e| e.starts_with(&format!("{name} ")) && !e.contains(" BLOCKS"));
-    let blocked = before.iter().rev().find(|e| e.starts_with(&format!("{name} ")));
+    let earlier = before
+        .iter()
+        .rev()
+        .find(|e| e.starts_with(&format!("{name} ")) && !e.contains(" BLOCKS"));
+    let blocked = before
+        .iter()
+        .rev()
+        .find(|e| e.starts_with(&format!("{name} ")));
     blocked.is_some_and(|e| !e.contains(" BLOCKS"))
         && earlier.is_some_and(|e| e.ends_with(rest) || e.ends_with(&format!(" {rest}")))
 }
@@ -260,7 +272,10 @@ fn expected(events: &[String]) -> Vec<String> {
             continue;
         }
         // The client's own words for a connection that is gone, and numbers of connections.
-        let event = match event.split_once(" (SSL").or_else(|| event.split_once(" (Broken")) {
+        let event = match event
+            .split_once(" (SSL")
+            .or_else(|| event.split_once(" (Broken"))
+        {
             Some((text, _)) => text.to_owned(),
             None => event,
         };
@@ -313,7 +328,11 @@ fn compare(experiment: &Experiment, target: &Target, events: &[String]) -> Resul
         picks.truncate(at + 1);
     }
     let found = first.unwrap_or_default();
-    let at = found.iter().zip(&expected).take_while(|(a, b)| is_equal_event(a, b)).count();
+    let at = found
+        .iter()
+        .zip(&expected)
+        .take_while(|(a, b)| is_equal_event(a, b))
+        .count();
     let line = |events: &[String]| events.get(at).cloned().unwrap_or_default();
     let before = expected[..at].join("\n  ");
     Err(format!(

@@ -22,7 +22,10 @@ impl Target {
     pub(crate) fn parse(name: &str) -> Target {
         let (server, level) = name.split_once('@').expect("server@level");
         let (level, snapshot) = match level.split_once(['+', '-']) {
-            Some((level, _)) => (level, Some(level.len() < name.len() && name.contains("+si"))),
+            Some((level, _)) => (
+                level,
+                Some(level.len() < name.len() && name.contains("+si")),
+            ),
             None => (level, None),
         };
         let flavour = match server {
@@ -110,7 +113,10 @@ impl Server {
 
     pub(crate) fn name(&self, session: SessionId) -> String {
         let found = self.sessions.iter().find(|(_, s)| **s == session);
-        found.map_or_else(|| format!("session {}", session.0), |(name, _)| name.clone())
+        found.map_or_else(
+            || format!("session {}", session.0),
+            |(name, _)| name.clone(),
+        )
     }
 
     pub(crate) fn send(&mut self, session: SessionId, sql: &str) -> Outcome {
@@ -227,7 +233,12 @@ pub(crate) fn result_text(result: &Result<Reply, DbError>, id: i64) -> String {
 
 /// Prints what failed; panics if it is not what is listed. An entry of the list is the end of a name:
 /// it may stand for one statement on several servers.
-pub(crate) fn report(what: &str, total: usize, failed: &[(String, String)], listed: &[(&str, &str)]) {
+pub(crate) fn report(
+    what: &str,
+    total: usize,
+    failed: &[(String, String)],
+    listed: &[(&str, &str)],
+) {
     let is_listed = |name: &str| listed.iter().any(|(listed, _)| name.ends_with(listed));
     let unexpected: Vec<&(String, String)> =
         failed.iter().filter(|(name, _)| !is_listed(name)).collect();

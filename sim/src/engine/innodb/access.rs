@@ -20,7 +20,9 @@ use super::scan::KeyRange;
 use super::shape::{IndexShape, Shape};
 use super::store::Store;
 use crate::loose::expr::{Comparison, Expr};
-use crate::loose::query::{Body, From, HintKind, Join, KeyCondition, KeyOp, RangeEntry, RangeKind, SortBy, SortKey};
+use crate::loose::query::{
+    Body, From, HintKind, Join, KeyCondition, KeyOp, RangeEntry, RangeKind, SortBy, SortKey,
+};
 use crate::loose::storage::{Access, Choice, Purpose, SourcePlan};
 use crate::loose::types::{Collation, DeclaredType};
 use crate::loose::value::as_datetime;
@@ -72,12 +74,15 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
     let mut bound = 0u64;
     let mut sorted = plan.order.is_empty();
     while order.len() < range.len() {
-        let ready = (0..range.len())
-            .filter(|i| !order.contains(i) && after[*i] & !bound == 0);
+        let ready = (0..range.len()).filter(|i| !order.contains(i) && after[*i] & !bound == 0);
         let options = ready.map(|i| (rank(store, plan, i, bound), i));
         let Some((_, next)) = options.min() else {
             // Cannot happen: the left side of a join never depends on its right side.
-            order.extend((0..range.len()).filter(|i| !order.contains(i)).collect::<Vec<_>>());
+            order.extend(
+                (0..range.len())
+                    .filter(|i| !order.contains(i))
+                    .collect::<Vec<_>>(),
+            );
             break;
         };
         let first = order.iter().all(|i| is_constant(store, plan, *i));
@@ -140,7 +145,11 @@ fn rank(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Rank 
         return Rank::Scan;
     };
     let bounds = usable(store, plan, entry, bound);
-    let constants: Vec<Bound> = bounds.iter().filter(|b| b.values.is_some()).cloned().collect();
+    let constants: Vec<Bound> = bounds
+        .iter()
+        .filter(|b| b.values.is_some())
+        .cloned()
+        .collect();
     let known = candidates(store, shape, &plan.source.range[entry], &constants);
     if known.iter().any(|c| c.unique) && plan.purposes[entry] == Purpose::Read {
         return Rank::Constant;
@@ -173,13 +182,22 @@ fn usable(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec
         let fits = condition.uses & !bound == 0
             && known
             && !(late && condition.operands.iter().any(reads_derived))
-            && helps(condition, &table.columns[column].ty, table.columns[column].collation);
+            && helps(
+                condition,
+                &table.columns[column].ty,
+                table.columns[column].collation,
+            );
         if fits {
             bounds.push(Bound {
                 condition: at,
                 column,
                 op: condition.op,
-                values: plan.constants.get(entry).and_then(|c| c.get(at)).cloned().flatten(),
+                values: plan
+                    .constants
+                    .get(entry)
+                    .and_then(|c| c.get(at))
+                    .cloned()
+                    .flatten(),
             });
         }
     }
@@ -192,9 +210,11 @@ fn reads_derived(operand: &Expr) -> bool {
         return false;
     };
     let derived = match &plan.query.body {
-        Body::Select(select) => select.source.range.iter().any(|entry| {
-            matches!(entry.kind, RangeKind::Subquery(_) | RangeKind::Cte(_))
-        }),
+        Body::Select(select) => select
+            .source
+            .range
+            .iter()
+            .any(|entry| matches!(entry.kind, RangeKind::Subquery(_) | RangeKind::Cte(_))),
         Body::Values(_) | Body::Set { .. } => false,
     };
     derived || !plan.query.with.is_empty()
@@ -277,7 +297,9 @@ fn candidates(
                 equalities += 1;
                 continue;
             }
-            let ends = bounds.iter().filter(|b| b.column == *column && bounds_range(b));
+            let ends = bounds
+                .iter()
+                .filter(|b| b.column == *column && bounds_range(b));
             conditions.extend(ends.map(|b| b.condition));
             break;
         }
@@ -360,7 +382,9 @@ fn table_access(
         .filter(|(_, r)| !r.newest.deleted)
         .count();
     let worth = |c: &&Candidate| {
-        store.flavour.reads_ranges_of_all_rows() || forced || !is_costly(c, all, &bounds)
+        store.flavour.reads_ranges_of_all_rows()
+            || forced
+            || !is_costly(c, all, &bounds)
             || is_covered(shape, &shape.indexes[c.index], range)
     };
     let best = ways
@@ -370,9 +394,9 @@ fn table_access(
     let covers = |index: usize| is_covered(shape, &shape.indexes[index], range);
     let in_order = |index: usize, equalities: usize| {
         let fixed = |column: usize| {
-            bounds
-                .iter()
-                .any(|b| b.column == column && matches!(b.op, KeyOp::Eq | KeyOp::Is | KeyOp::IsNull))
+            bounds.iter().any(|b| {
+                b.column == column && matches!(b.op, KeyOp::Eq | KeyOp::Is | KeyOp::IsNull)
+            })
         };
         order_of(entry, &shape.indexes[index], equalities, fixed, plan.order)
     };
@@ -386,12 +410,14 @@ fn table_access(
             && allowed.iter().any(|i| ordered_scan(&i))
     };
     if let Some(way) = best.filter(|way| !sorts_for_limit(way)) {
-        let order = wants_order.then(|| in_order(way.index, way.equalities)).flatten();
+        let order = wants_order
+            .then(|| in_order(way.index, way.equalities))
+            .flatten();
         let single = single_range(shape, way, &bounds);
         let order = order.filter(|_| single || way.unique);
-        let pushed = bounds.iter().filter(|b| {
-            shape.indexes[way.index].columns.contains(&b.column) && b.values.is_some()
-        });
+        let pushed = bounds
+            .iter()
+            .filter(|b| shape.indexes[way.index].columns.contains(&b.column) && b.values.is_some());
         // All records of an index that has all columns: it is read from end to end.
         if reads
             && way.equalities == 0
@@ -411,7 +437,11 @@ fn table_access(
             return (access, false);
         }
         let mut conditions = way.conditions.clone();
-        conditions.extend(pushed.map(|b| b.condition).filter(|c| !way.conditions.contains(c)));
+        conditions.extend(
+            pushed
+                .map(|b| b.condition)
+                .filter(|c| !way.conditions.contains(c)),
+        );
         let access = Access {
             index: shape.indexes[way.index].declared,
             conditions,
@@ -538,12 +568,7 @@ fn like_prefix(pattern: &Value) -> Option<String> {
 }
 
 /// The ranges of an index that conditions with known values bound, in the order of the scan.
-pub fn ranges(
-    shape: &Shape,
-    index: &IndexShape,
-    bounds: &[Bound],
-    reverse: bool,
-) -> Vec<KeyRange> {
+pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool) -> Vec<KeyRange> {
     let mut prefixes: Vec<Vec<Part>> = vec![Vec::new()];
     let mut exact = true;
     let mut ends: BTreeMap<Vec<Part>, (Option<(Vec<Part>, bool)>, Option<(Vec<Part>, bool)>)> =
@@ -551,9 +576,9 @@ pub fn ranges(
     for (column, collation) in index.columns.iter().zip(&index.collations) {
         let mut of = bounds.iter().filter(|b| b.column == *column);
         let part = |value: &Value| Part::of(&fitting(shape, *column, value), *collation);
-        let equal = of.clone().find(|b| {
-            matches!(b.op, KeyOp::Eq | KeyOp::Is | KeyOp::IsNull | KeyOp::In)
-        });
+        let equal = of
+            .clone()
+            .find(|b| matches!(b.op, KeyOp::Eq | KeyOp::Is | KeyOp::IsNull | KeyOp::In));
         if let Some(bound) = equal {
             let values = bound.values.as_deref().unwrap_or(&[]);
             let mut parts: Vec<Part> = match bound.op {
@@ -631,12 +656,10 @@ fn column_range<'b>(
         }
         let Some(value) = value else { continue };
         let end = part(value);
-        let tighter_low = |low: &Option<(Part, bool)>, end: &Part| {
-            low.as_ref().is_none_or(|(l, _)| end > l)
-        };
-        let tighter_high = |high: &Option<(Part, bool)>, end: &Part| {
-            high.as_ref().is_none_or(|(h, _)| end < h)
-        };
+        let tighter_low =
+            |low: &Option<(Part, bool)>, end: &Part| low.as_ref().is_none_or(|(l, _)| end > l);
+        let tighter_high =
+            |high: &Option<(Part, bool)>, end: &Part| high.as_ref().is_none_or(|(h, _)| end < h);
         match bound.op {
             KeyOp::Gt if low.as_ref().is_none_or(|(l, _)| end >= *l) => low = Some((end, false)),
             KeyOp::Ge if tighter_low(&low, &end) => low = Some((end, true)),

@@ -29,9 +29,8 @@ impl InnoDb {
         args: &[Value],
         run: &mut Run,
     ) -> Result<Reply, Halt> {
-        let unsupported = |what: &str| -> Halt {
-            DbError::unsupported(what, Some(parsed.tree.offset)).into()
-        };
+        let unsupported =
+            |what: &str| -> Halt { DbError::unsupported(what, Some(parsed.tree.offset)).into() };
         match control {
             Control::Begin(_) => {
                 self.begin(session, false, None);
@@ -94,7 +93,10 @@ impl InnoDb {
             }
             Control::Use(name) if *name.name == *self.store.database => Ok(Reply::tag("USE")),
             Control::Analyze(_) => Ok(Reply::tag("ANALYZE")),
-            Control::Flush(words, _) if words.first().is_some_and(|w| w == "TABLES" || w == "TABLE") && words.len() == 1 => {
+            Control::Flush(words, _)
+                if words.first().is_some_and(|w| w == "TABLES" || w == "TABLE")
+                    && words.len() == 1 =>
+            {
                 Ok(Reply::tag("FLUSH"))
             }
             Control::Use(_) => Err(unsupported("a second database")),
@@ -402,12 +404,7 @@ impl InnoDb {
         )
     }
 
-    fn kill(
-        &mut self,
-        session: SessionId,
-        query_only: bool,
-        id: &Value,
-    ) -> Result<Reply, Halt> {
+    fn kill(&mut self, session: SessionId, query_only: bool, id: &Value) -> Result<Reply, Halt> {
         let victim = self
             .store
             .sessions()

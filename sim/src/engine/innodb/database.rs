@@ -482,7 +482,10 @@ impl Database for InnoDb {
                 matches!(ty, DeclaredType::DateTime(_) | DeclaredType::Timestamp(_))
             };
             let columns = shape.table.columns.iter().enumerate();
-            let columns: Vec<usize> = columns.filter(|(_, c)| timed(&c.ty)).map(|(i, _)| i).collect();
+            let columns: Vec<usize> = columns
+                .filter(|(_, c)| timed(&c.ty))
+                .map(|(i, _)| i)
+                .collect();
             if columns.is_empty() {
                 continue;
             }

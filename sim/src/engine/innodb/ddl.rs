@@ -216,7 +216,10 @@ impl InnoDb {
                 continue;
             };
             let children = self.store.schema().children(name);
-            if let Some((child, at)) = children.iter().find(|(c, _)| !names.contains(&c.table.name)) {
+            if let Some((child, at)) = children
+                .iter()
+                .find(|(c, _)| !names.contains(&c.table.name))
+            {
                 let constraint = &child.table.foreign_keys[*at].name;
                 return Err(errors::mysql(
                     3730,

@@ -54,7 +54,9 @@ pub fn record_changed(table: &str) -> DbError {
     mysql(
         1020,
         "HY000",
-        format!("Record has changed since last read in table '{table}'; try restarting transaction"),
+        format!(
+            "Record has changed since last read in table '{table}'; try restarting transaction"
+        ),
     )
 }
 
@@ -75,7 +77,9 @@ pub fn foreign_key(is_child: bool, constraint: &str) -> DbError {
         mysql(
             1452,
             "23000",
-            format!("Cannot add or update a child row: a foreign key constraint fails ({constraint})"),
+            format!(
+                "Cannot add or update a child row: a foreign key constraint fails ({constraint})"
+            ),
         )
     } else {
         mysql(
@@ -124,7 +128,11 @@ pub fn gone() -> DbError {
 
 /// 2013: the session was ended while a statement ran.
 pub fn lost() -> DbError {
-    mysql(2013, "HY000", "Lost connection to MySQL server during query")
+    mysql(
+        2013,
+        "HY000",
+        "Lost connection to MySQL server during query",
+    )
 }
 
 /// 1412: the read view is older than the index.

@@ -189,7 +189,11 @@ impl Flavour {
 
     /// `lock_wait_timeout` (metadata locks), in seconds.
     pub fn metadata_timeout_s(self) -> i64 {
-        if self.is_mariadb() { 86_400 } else { 31_536_000 }
+        if self.is_mariadb() {
+            86_400
+        } else {
+            31_536_000
+        }
     }
 
     /// The longest name of a user lock: in characters on MySQL, in bytes on MariaDB.

@@ -27,7 +27,9 @@ fn parent_columns(parent: &Shape, key: &ForeignKey) -> Vec<usize> {
         return clustered.columns[..clustered.declared_columns].to_vec();
     }
     let columns = key.parent_columns.iter();
-    columns.filter_map(|name| parent.table.column(name)).collect()
+    columns
+        .filter_map(|name| parent.table.column(name))
+        .collect()
 }
 
 impl Store {
@@ -147,7 +149,15 @@ impl Store {
                     return Ok(false);
                 }
             };
-            self.lock_record(session, parent, index, &pos, mode, Span::Record, OnBusy::Wait)?;
+            self.lock_record(
+                session,
+                parent,
+                index,
+                &pos,
+                mode,
+                Span::Record,
+                OnBusy::Wait,
+            )?;
             let record = self.records(index.id).get(&found);
             if let Some(record) = record {
                 if self.is_changed_since_view(session, record) {

@@ -386,9 +386,8 @@ impl Handler<'_> {
         let records = self.store.records(index.id);
         let mut in_index = records.iter_from(&first);
         // The row of a delete that waited is marked already, its record in this index may be not.
-        let found = in_index.find(|(key, record)| {
-            key.starts_with(&wanted) && (at == 0 || !record.newest.deleted)
-        });
+        let found = in_index
+            .find(|(key, record)| key.starts_with(&wanted) && (at == 0 || !record.newest.deleted));
         let key = found.map(|(key, r)| r.row_key.clone().unwrap_or_else(|| key.clone()))?;
         drop(in_index);
         let record = self.store.record(shape.clustered().id, &key)?;
@@ -403,9 +402,15 @@ impl Handler<'_> {
         let _ = at;
         let pos = Pos::Record(key.clone());
         let (mode, span) = (Mode::X, Span::Record);
-        let locked =
-            self.store
-                .lock_record(self.session, shape, clustered, &pos, mode, span, OnBusy::Wait);
+        let locked = self.store.lock_record(
+            self.session,
+            shape,
+            clustered,
+            &pos,
+            mode,
+            span,
+            OnBusy::Wait,
+        );
         if let Err(refused) = locked {
             return Err(self.refused(refused));
         }
@@ -429,11 +434,7 @@ impl Handler<'_> {
     ) -> Result<Entry, Stop> {
         self.lock_in_the_way(shape, at, &key)?;
         let row = self.store.newest_row(shape, &key);
-        Ok(Entry::Inserted(
-            3,
-            clause as u64,
-            row.map(|row| (key, row)),
-        ))
+        Ok(Entry::Inserted(3, clause as u64, row.map(|row| (key, row))))
     }
 
     /// The newest version of a row, hidden columns included.
@@ -560,7 +561,11 @@ impl Storage for Handler<'_> {
                 self.store
                     .lock_table(self.session, table, TableMode::IntentionExclusive);
                 let (row, number) = self.complete(&shape, &row)?;
-                let entry = Entry::Inserted(0, number.map_or(0, |n| n as u64), Some((Key([].into()), row)));
+                let entry = Entry::Inserted(
+                    0,
+                    number.map_or(0, |n| n as u64),
+                    Some((Key([].into()), row)),
+                );
                 self.run.record(entry.clone());
                 entry
             }
@@ -661,7 +666,9 @@ impl Storage for Handler<'_> {
         let entry = match self.run.replay() {
             Some(entry) => entry,
             None => {
-                if views::is_dictionary(&table.name) && self.store.flavour.dictionary_is_transactional() {
+                if views::is_dictionary(&table.name)
+                    && self.store.flavour.dictionary_is_transactional()
+                {
                     self.join();
                     if self.level() > Isolation::ReadCommitted {
                         self.store.open_view(self.session, true);

@@ -141,9 +141,7 @@ impl Handler<'_> {
             Some(Value::Float(x)) => *x,
             Some(Value::Decimal(d)) => d.to_string().parse().unwrap_or(0.0),
             _ => {
-                return Err(
-                    errors::mysql(1210, "HY000", "Incorrect arguments to sleep.").into(),
-                );
+                return Err(errors::mysql(1210, "HY000", "Incorrect arguments to sleep.").into());
             }
         };
         if seconds <= 0.0 || std::mem::take(&mut self.run.granted) {
@@ -205,9 +203,7 @@ impl Handler<'_> {
             F::ReleaseAllLocks => Value::Int(i64::from(self.store.release_user_locks(session))),
             F::IsFreeLock => match self.lock_name(&args[0], "IS_FREE_LOCK")? {
                 None => Value::Null,
-                Some(name) => {
-                    Value::Int(i64::from(self.store.user_lock_holder(&name).is_none()))
-                }
+                Some(name) => Value::Int(i64::from(self.store.user_lock_holder(&name).is_none())),
             },
             F::IsUsedLock => match self.lock_name(&args[0], "IS_USED_LOCK")? {
                 None => Value::Null,
@@ -232,12 +228,9 @@ impl Host for Handler<'_> {
     fn param(&self, index: usize) -> Result<Value, Stop> {
         match self.args.get(index) {
             Some(value) => Ok(value.clone()),
-            None => Err(errors::mysql(
-                1210,
-                "HY000",
-                "Incorrect arguments to mysqld_stmt_execute",
-            )
-            .into()),
+            None => Err(
+                errors::mysql(1210, "HY000", "Incorrect arguments to mysqld_stmt_execute").into(),
+            ),
         }
     }
 

@@ -156,7 +156,9 @@ impl Store {
             self.world.footprint.write(name::metadata(table));
         } else {
             // Shared locks of several sessions commute.
-            self.world.footprint.write(name::own_metadata(session, table));
+            self.world
+                .footprint
+                .write(name::own_metadata(session, table));
             self.world.footprint.read(name::metadata(table));
         }
         if held {
@@ -222,7 +224,9 @@ impl Store {
             if queue.iter().any(contended) {
                 self.world.footprint.write(name::metadata(&table));
             } else {
-                self.world.footprint.write(name::own_metadata(session, &table));
+                self.world
+                    .footprint
+                    .write(name::own_metadata(session, &table));
             }
             if let Some(queue) = self.metadata_mut().queues.get_mut(&table) {
                 queue.retain(|l| !goes(l));
@@ -274,7 +278,9 @@ impl Store {
     }
 
     fn outer_search(&self, goal: SessionId, path: &mut Vec<SessionId>) -> bool {
-        let Some(last) = path.last() else { return false };
+        let Some(last) = path.last() else {
+            return false;
+        };
         for next in self.outer_blockers(*last) {
             if next == goal {
                 return true;

@@ -246,11 +246,7 @@ impl Store {
                 Step::Row(found) => {
                     let alone = plan.is_unique(range) && !found.tentative;
                     cursor.met_end = self.ends_here(session, plan, range, &pos);
-                    cursor.at = if alone {
-                        At::End
-                    } else {
-                        At::Behind(pos)
-                    };
+                    cursor.at = if alone { At::End } else { At::Behind(pos) };
                     return Ok(Some(found));
                 }
                 Step::Next => {
@@ -377,13 +373,14 @@ impl Store {
                 // A scan that begins at the end locks the end.
                 None => return Ok(Some(Pos::Supremum)),
                 Some((parts, inclusive)) => {
-                    let last = records.iter().rev().find(|(key, _)| {
-                        match key.cmp_prefix(parts) {
+                    let last = records
+                        .iter()
+                        .rev()
+                        .find(|(key, _)| match key.cmp_prefix(parts) {
                             Ordering::Less => true,
                             Ordering::Equal => inclusive,
                             Ordering::Greater => false,
-                        }
-                    });
+                        });
                     let last = found(last);
                     let behind = match &last {
                         Some(Pos::Record(key)) => records.successor(key),
@@ -413,7 +410,15 @@ impl Store {
         self.reads_newest(index.id, behind);
         if let Some(mode) = plan.lock.filter(|_| self.locks_gaps(session)) {
             let span = Span::Gap;
-            self.lock_record(session, &plan.shape, index, behind, mode, span, OnBusy::Wait)?;
+            self.lock_record(
+                session,
+                &plan.shape,
+                index,
+                behind,
+                mode,
+                span,
+                OnBusy::Wait,
+            )?;
         }
         Ok(())
     }
@@ -435,9 +440,21 @@ impl Store {
         let gaps = self.locks_gaps(session);
         let Pos::Record(key) = pos else {
             if gaps {
-                self.lock_record(session, shape, index, pos, mode, Span::NextKey, OnBusy::Wait)?;
+                self.lock_record(
+                    session,
+                    shape,
+                    index,
+                    pos,
+                    mode,
+                    Span::NextKey,
+                    OnBusy::Wait,
+                )?;
             }
-            return Ok(if plan.reverse { Step::Next } else { Step::RangeEnds });
+            return Ok(if plan.reverse {
+                Step::Next
+            } else {
+                Step::RangeEnds
+            });
         };
         if let KeyRange::Exact(parts) = range
             && !key.starts_with(parts)
@@ -575,7 +592,12 @@ impl Store {
         if !plan.lookup {
             let width = shape.table.columns.len() + usize::from(shape.hidden_key);
             let mut row = vec![Value::Null; width];
-            for (column, value) in plan.index_shape().columns.iter().zip(record.newest.row.iter()) {
+            for (column, value) in plan
+                .index_shape()
+                .columns
+                .iter()
+                .zip(record.newest.row.iter())
+            {
                 row[*column] = value.clone();
             }
             return Ok(Some(Found {
@@ -586,7 +608,15 @@ impl Store {
         }
         let clustered = shape.clustered();
         let pos = Pos::Record(key.clone());
-        match self.lock_record(session, shape, clustered, &pos, mode, Span::Record, plan.busy) {
+        match self.lock_record(
+            session,
+            shape,
+            clustered,
+            &pos,
+            mode,
+            Span::Record,
+            plan.busy,
+        ) {
             Ok(Granted::Held) => {}
             Ok(Granted::New) => cursor.taken.push(Taken {
                 index: clustered.id,
@@ -631,7 +661,11 @@ impl Store {
             self.reads(index.id, pos);
         }
         let Pos::Record(key) = pos else {
-            return if plan.reverse { Step::Next } else { Step::RangeEnds };
+            return if plan.reverse {
+                Step::Next
+            } else {
+                Step::RangeEnds
+            };
         };
         if range.is_past(key, plan.reverse) {
             return Step::RangeEnds;
@@ -687,13 +721,13 @@ impl KeyRange {
         if let KeyRange::Exact(parts) = self {
             return key.starts_with(parts);
         }
-        let above = self.low().is_none_or(|(parts, inclusive)| {
-            match key.cmp_prefix(parts) {
+        let above = self
+            .low()
+            .is_none_or(|(parts, inclusive)| match key.cmp_prefix(parts) {
                 Ordering::Less => false,
                 Ordering::Equal => inclusive,
                 Ordering::Greater => true,
-            }
-        });
+            });
         above && !self.is_past(key, false)
     }
 }

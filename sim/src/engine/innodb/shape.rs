@@ -65,7 +65,11 @@ impl Shape {
             .into_iter()
             .map(Some)
             .chain(clustered.is_none().then_some(None))
-            .chain((0..table.indexes.len()).map(Some).filter(|i| *i != clustered));
+            .chain(
+                (0..table.indexes.len())
+                    .map(Some)
+                    .filter(|i| *i != clustered),
+            );
         for declared in order {
             let mut index = shape.index_shape(declared);
             let same = |i: &&IndexShape| {

@@ -14,8 +14,8 @@ use super::handler::{Facts, Handler};
 use super::metadata::MetaMode;
 use super::run::Run;
 use super::session::Waiting;
-use crate::loose::catalog::ConflictAction;
 use crate::loose::ast;
+use crate::loose::catalog::ConflictAction;
 use crate::loose::lower;
 use crate::loose::parse::Parsed as Tree;
 use crate::loose::plan::{InsertSource, Plan, PlanKind, TableUse};
@@ -420,9 +420,8 @@ impl InnoDb {
         self.store.cancel_user_wait(session);
         let doomed = std::mem::take(&mut self.store.trx_mut(session).doomed);
         // A deadlock has rolled the transaction back already, one of user locks has not.
-        let ends = doomed
-            || &*error.code == "1020"
-            || (&*error.code == "1213" && !run.user_deadlock);
+        let ends =
+            doomed || &*error.code == "1020" || (&*error.code == "1213" && !run.user_deadlock);
         if ends {
             self.store.rollback(session);
             self.store.release_metadata(session, false);

@@ -12,7 +12,9 @@ pub(super) fn stored_time(value: &Value) -> String {
         return mysql_text(value).to_string();
     };
     let text = datetime_text(*at, 0);
-    let mut fields = text.split(['-', ' ', ':', '.']).map(|f| f.parse::<i64>().unwrap_or(0));
+    let mut fields = text
+        .split(['-', ' ', ':', '.'])
+        .map(|f| f.parse::<i64>().unwrap_or(0));
     let mut next = || fields.next().unwrap_or(0);
     let (year, month, day) = (next(), next(), next());
     let (hour, minute, second) = (next(), next(), next());

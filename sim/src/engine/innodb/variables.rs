@@ -20,9 +20,7 @@ fn level_name(level: Isolation) -> &'static str {
 fn knows(flavour: Flavour, name: &str) -> bool {
     match name {
         "tx_isolation" | "tx_read_only" => flavour.is_mariadb(),
-        "transaction_isolation" | "transaction_read_only" => {
-            flavour.server != Server::MariaDb1011
-        }
+        "transaction_isolation" | "transaction_read_only" => flavour.server != Server::MariaDb1011,
         "max_execution_time" => !flavour.is_mariadb(),
         "max_statement_time" | "innodb_snapshot_isolation" => flavour.is_mariadb(),
         _ => true,

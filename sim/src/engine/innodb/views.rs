@@ -225,7 +225,11 @@ fn data_locks(store: &Store) -> Vec<Vec<Value>> {
                 Value::Null,
                 optional(lock.index.clone()),
                 Value::Int(0),
-                text(if lock.index.is_some() { "RECORD" } else { "TABLE" }),
+                text(if lock.index.is_some() {
+                    "RECORD"
+                } else {
+                    "TABLE"
+                }),
                 text(lock.mode),
                 text(if lock.waiting { "WAITING" } else { "GRANTED" }),
                 optional(lock.data),
@@ -355,9 +359,10 @@ fn contended_locks(store: &Store) -> Vec<Vec<Value>> {
             }
             listed.push(place);
             let shown = super::lock::mode_name(lock);
-            let data = store.listed_locks(owner).into_iter().find(|l| {
-                l.index.as_deref() == Some(&*index.name) && l.mode == shown
-            });
+            let data = store
+                .listed_locks(owner)
+                .into_iter()
+                .find(|l| l.index.as_deref() == Some(&*index.name) && l.mode == shown);
             rows.push(vec![
                 text(format!("{}:{}", owner.0 as u32 + 1_000, index.name)),
                 trx_id(owner),

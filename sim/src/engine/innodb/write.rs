@@ -164,7 +164,15 @@ impl Store {
         };
         self.reads_newest(index.id, &here);
         if self.record(index.id, &key).is_some() {
-            self.lock_record(session, shape, index, &here, check, Span::Record, OnBusy::Wait)?;
+            self.lock_record(
+                session,
+                shape,
+                index,
+                &here,
+                check,
+                Span::Record,
+                OnBusy::Wait,
+            )?;
             // Nothing waited, so it is still there.
             if let Some(record) = self.records(index.id).get(&key) {
                 if self.is_changed_since_view(session, record) {
@@ -291,8 +299,18 @@ impl Store {
             return Ok(());
         }
         loop {
-            self.lock_record(session, shape, index, &pos, check, Span::NextKey, OnBusy::Wait)?;
-            let Pos::Record(found) = &pos else { return Ok(()) };
+            self.lock_record(
+                session,
+                shape,
+                index,
+                &pos,
+                check,
+                Span::NextKey,
+                OnBusy::Wait,
+            )?;
+            let Pos::Record(found) = &pos else {
+                return Ok(());
+            };
             if !equal(&pos) {
                 return Ok(());
             }
@@ -301,7 +319,10 @@ impl Store {
                 && !record.newest.deleted
             {
                 let row = record.row_key.clone();
-                return Err(Obstacle::Duplicate(at, row.unwrap_or_else(|| found.clone())));
+                return Err(Obstacle::Duplicate(
+                    at,
+                    row.unwrap_or_else(|| found.clone()),
+                ));
             }
             pos = self.records(index.id).successor(found);
             self.reads_newest(index.id, &pos);
@@ -444,12 +465,7 @@ impl Store {
         self.settle(session, progress, result)
     }
 
-    fn mark_row(
-        &mut self,
-        session: SessionId,
-        shape: &Shape,
-        old: &Row,
-    ) -> Result<(), Obstacle> {
+    fn mark_row(&mut self, session: SessionId, shape: &Shape, old: &Row) -> Result<(), Obstacle> {
         let index = shape.clustered();
         let key = shape.key(index, old);
         self.lock_for_change(session, shape, index, &Pos::Record(key.clone()))?;

@@ -46,7 +46,9 @@ impl Store {
     pub fn lock_table(&mut self, session: SessionId, table: TableId, mode: TableMode) {
         let held = &self.trx(session).tables;
         let covers = |(t, m): &(TableId, TableMode)| {
-            *t == table && (*m == mode || (*m, mode) == (TableMode::IntentionExclusive, TableMode::IntentionShared))
+            *t == table
+                && (*m == mode
+                    || (*m, mode) == (TableMode::IntentionExclusive, TableMode::IntentionShared))
         };
         if !held.iter().any(covers) {
             self.trx_mut(session).tables.push((table, mode));
@@ -80,16 +82,27 @@ impl Store {
         let mut span = span;
         let queue = self.locks(index.id, pos);
         let mine = |l: &&RecordLock| l.owner == session;
-        if queue.iter().filter(mine).any(|l| l.covers(mode, span, supremum)) {
+        if queue
+            .iter()
+            .filter(mine)
+            .any(|l| l.covers(mode, span, supremum))
+        {
             return Ok(Granted::Held);
         }
         if span == Span::NextKey && !supremum {
             let queue = self.locks(index.id, pos);
-            let record = queue.iter().filter(mine).any(|l| l.covers(mode, Span::Record, false));
+            let record = queue
+                .iter()
+                .filter(mine)
+                .any(|l| l.covers(mode, Span::Record, false));
             if record {
                 span = Span::Gap;
                 let queue = self.locks(index.id, pos);
-                if queue.iter().filter(mine).any(|l| l.covers(mode, span, false)) {
+                if queue
+                    .iter()
+                    .filter(mine)
+                    .any(|l| l.covers(mode, span, false))
+                {
                     return Ok(Granted::Held);
                 }
             }

@@ -104,7 +104,9 @@ impl Store {
         path: &mut Vec<SessionId>,
         dead: &mut BTreeSet<SessionId>,
     ) -> bool {
-        let Some(last) = path.last() else { return false };
+        let Some(last) = path.last() else {
+            return false;
+        };
         for next in self.row_blockers(*last) {
             if next == goal {
                 return true;

@@ -148,3 +148,47 @@ pub struct RowWait {
     /// It need not wait any more.
     pub granted: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of `README.md`: requests by row, held locks by column.
+    fn table() -> Vec<Vec<bool>> {
+        let text = include_str!("../README.md");
+        let from = text.find("| request \\ held").expect("the table is there");
+        let lines = text[from..]
+            .lines()
+            .take_while(|line| line.starts_with('|'));
+        let cells = |line: &str| -> Vec<bool> {
+            let inner = line.trim_matches('|');
+            inner
+                .split('|')
+                .skip(1)
+                .map(|cell| cell.trim() == "X")
+                .collect()
+        };
+        lines.skip(2).map(cells).collect()
+    }
+
+    #[test]
+    fn locks_conflict_as_the_readme_says() {
+        let spans = [Span::NextKey, Span::Record, Span::Gap, Span::Insert];
+        let table = table();
+        assert_eq!(table.len(), spans.len());
+        for (request, row) in spans.iter().zip(&table) {
+            for (held, expected) in spans.iter().zip(row) {
+                let lock = |mode| RecordLock {
+                    owner: SessionId(1),
+                    mode,
+                    span: *held,
+                    waiting: false,
+                };
+                let waits = |a, b| must_wait(a, *request, false, &lock(b));
+                assert_eq!(waits(Mode::X, Mode::X), *expected, "{request:?} {held:?}");
+                assert_eq!(waits(Mode::S, Mode::X), *expected, "{request:?} {held:?}");
+                assert!(!waits(Mode::S, Mode::S));
+            }
+        }
+    }
+}

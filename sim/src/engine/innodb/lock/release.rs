@@ -37,9 +37,8 @@ impl Store {
         span: Span,
     ) {
         let queue = self.queue_mut(index, pos);
-        let it = |l: &RecordLock| {
-            l.owner == session && l.mode == mode && l.span == span && !l.waiting
-        };
+        let it =
+            |l: &RecordLock| l.owner == session && l.mode == mode && l.span == span && !l.waiting;
         if let Some(at) = queue.iter().position(it) {
             queue.remove(at);
         }

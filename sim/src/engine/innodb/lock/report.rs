@@ -119,7 +119,10 @@ impl Store {
         } else {
             row.to_vec()
         };
-        let fields: Vec<String> = shown.iter().map(|value| self.lock_field(shape, index, value)).collect();
+        let fields: Vec<String> = shown
+            .iter()
+            .map(|value| self.lock_field(shape, index, value))
+            .collect();
         (fields.join(", "), record.newest.deleted)
     }
 
