@@ -84,7 +84,7 @@ pub struct Wait {
 ///
 /// Names below [`Footprint::SHARED_BELOW`] are things of the whole server (the order of commits, the
 /// clock, the schema) that everybody writes: two processes that meet there do not contend.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Footprint {
     /// Objects read, ascending, without those written.
     pub reads: Vec<u64>,
@@ -188,6 +188,19 @@ pub trait Database {
     /// The canonical fingerprint of the whole server state: equal for states that no client can
     /// tell apart (transaction ids by role, times relative to now where programs cannot see them).
     fn fingerprint(&mut self) -> u128;
+
+    /// Which rules the fingerprint and the footprints follow. It grows when a program turns out to
+    /// see what programs normally cannot (a transaction id, say), and then what was recorded before
+    /// is not to be compared with what is recorded after.
+    fn rules_version(&self) -> u64 {
+        0
+    }
+
+    /// Whether a timer of the server may end this session's statement, transaction or session at
+    /// some time. A server that cannot tell says yes.
+    fn has_timeouts(&self, _session: SessionId) -> bool {
+        true
+    }
 
     /// Forgets the recorded footprint and records from now on; call before a step.
     fn begin_footprint(&mut self);

@@ -260,6 +260,7 @@ impl Toy {
             }
             DONE => {
                 let at = row();
+                self.read |= 1 << at;
                 let job = self.jobs[at];
                 let mine = job.owner == me || self.mutant == Mutant::DoneWithoutOwner;
                 if mine && job.state == State::Running {
@@ -498,6 +499,10 @@ impl Database for Toy {
 
     fn fingerprint(&mut self) -> u128 {
         self.hash
+    }
+
+    fn has_timeouts(&self, _: SessionId) -> bool {
+        false
     }
 
     fn begin_footprint(&mut self) {

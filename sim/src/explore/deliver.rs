@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::error::ExploreError;
+use super::footprints::Own;
 use super::trie::{Action, NodeId, Pending, Viewer};
 use super::world::{Client, Flaw, Line, Phase, Process, Timer, World, open_session};
 use crate::database::Database;
@@ -30,7 +31,11 @@ impl<D: Database> World<D> {
         };
         let node = processes[process].node;
         let prepare = &mut |sql: &str| db.prepare(sql);
-        let next = tries[actor.trie].advance(node, event, viewer, prepare)?;
+        let trie = actor.trie;
+        let next = tries[trie].advance(node, event, viewer, prepare)?;
+        if self.tries[trie].node(next).looked_at_clock() {
+            self.touch(Own::Time);
+        }
         self.enter(process, next)
     }
 
@@ -57,6 +62,9 @@ impl<D: Database> World<D> {
             let db = &mut self.db;
             let trie = &mut self.tries[self.actors[process].trie];
             node = trie.root(local, &viewer, &mut |sql| db.prepare(sql))?;
+            if trie.node(node).looked_at_clock() {
+                self.touch(Own::Time);
+            }
         }
         Err(Flaw::Error(ExploreError::Actor {
             process: self.actors[process].name.to_string(),

@@ -11,6 +11,7 @@ use rowlock_model::verdict::{Bounds, Unsupported};
 use rowlock_model::{DbError, ErrorClass, Isolation};
 
 use super::error::ExploreError;
+use super::footprints::Own;
 use super::hash::mix;
 use super::monitor::NumberedMonitor;
 use super::program::ProcessSpec;
@@ -195,6 +196,10 @@ pub(crate) struct World<D> {
     /// Statements that began to wait.
     pub(crate) waits: u64,
     pub(crate) contention: Contention,
+    /// Whether [`World::take_footprint`] is wanted.
+    pub(crate) tracking: bool,
+    /// Objects of the explorer that the last choice touched.
+    pub(super) touched: Vec<u64>,
     pub(super) internals: Vec<crate::database::Internal>,
 }
 
@@ -299,6 +304,8 @@ impl<D: Database> World<D> {
             statements: 0,
             waits: 0,
             contention: Contention::default(),
+            tracking: false,
+            touched: Vec::new(),
             internals: Vec::new(),
         };
         world.hash = world.hash_anew();
@@ -475,6 +482,7 @@ impl<D: Database> World<D> {
     }
 
     pub(super) fn add_line(&mut self, line: Line) {
+        self.touch(Own::Sessions);
         self.journal.push(Old::LineAdded);
         self.hash = self.hash.wrapping_add(line.hash(self.lines.len()));
         self.lines.push(line);
@@ -482,6 +490,7 @@ impl<D: Database> World<D> {
 
     pub(super) fn set_timers(&mut self, timers: Vec<Timer>) {
         if timers != self.timers {
+            self.touch(Own::Time);
             let old = std::mem::replace(&mut self.timers, timers);
             self.journal.push(Old::Timers(old));
         }

@@ -634,6 +634,14 @@ impl Database for Postgres {
         self.store.fingerprint()
     }
 
+    fn rules_version(&self) -> u64 {
+        u64::from(self.store.world.is_exact())
+    }
+
+    fn has_timeouts(&self, session: SessionId) -> bool {
+        self.store.session(session).has_timeouts()
+    }
+
     fn begin_footprint(&mut self) {
         self.store.begin_footprint();
     }
