@@ -10,7 +10,8 @@ use rowlock_model::schedule::Choice;
 use rowlock_model::verdict::{Bounds, Exploration, Verdict, Violation};
 use rowlock_model::{Host, Session};
 use rowlock_sim::explore::{
-    Control, Detailed, ExploreError, Explorer, Inspect, Monitor, Random, Reductions, Remark, Seen, Worker,
+    Control, Detailed, ExploreError, Explorer, Inspect, Monitor, Random, Reductions, Remark, Seen,
+    Worker,
 };
 use rowlock_sim::toy::{self, Mutant, Toy};
 

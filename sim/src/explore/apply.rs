@@ -233,6 +233,8 @@ impl<D: Database> World<D> {
                     | ErrorClass::Contention
                     | ErrorClass::Unique
             );
+            // It names the sessions of the cycle.
+            self.tells_apart |= error.class == ErrorClass::Deadlock;
             if error.class == ErrorClass::Unsupported {
                 return Err(Flaw::Unsupported(
                     self.describe_unsupported(process, request, error),

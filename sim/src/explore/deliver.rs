@@ -33,10 +33,18 @@ impl<D: Database> World<D> {
         let prepare = &mut |sql: &str| db.prepare(sql);
         let trie = actor.trie;
         let next = tries[trie].advance(node, event, viewer, prepare)?;
-        if self.tries[trie].node(next).looked_at_clock() {
+        self.note_looks(trie, next);
+        self.enter(process, next)
+    }
+
+    /// A process has looked at its clock or its name on its way to a node.
+    fn note_looks(&mut self, trie: usize, node: NodeId) {
+        let node = self.tries[trie].node(node);
+        let (clock, name) = (node.looked_at_clock(), node.looked_at_name());
+        self.tells_apart |= name;
+        if clock {
             self.touch(Own::Time);
         }
-        self.enter(process, next)
     }
 
     /// A process has come to rest at `node`: sessions are closed, sleeps begin, a next round does.
@@ -62,9 +70,8 @@ impl<D: Database> World<D> {
             let db = &mut self.db;
             let trie = &mut self.tries[self.actors[process].trie];
             node = trie.root(local, &viewer, &mut |sql| db.prepare(sql))?;
-            if trie.node(node).looked_at_clock() {
-                self.touch(Own::Time);
-            }
+            let trie = self.actors[process].trie;
+            self.note_looks(trie, node);
         }
         Err(Flaw::Error(ExploreError::Actor {
             process: self.actors[process].name.to_string(),

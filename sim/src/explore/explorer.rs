@@ -18,6 +18,7 @@ use super::reduce::{Broken, Reducer, Reductions};
 use super::replay::Replayed;
 use super::search::{Found, OnProgress, Search, Until};
 use super::survey::{Enumeration, Survey};
+use super::symmetry::Symmetry;
 use super::trie::Trie;
 use super::world::{Flaw, World};
 use crate::database::{Answer, Database, Progress as Reached, Request, StatementId};
@@ -274,9 +275,11 @@ impl<D: Database> Explorer<D> {
         let mut survey = found.survey.unwrap_or_default();
         survey.states = found.states;
         survey.transitions = found.transitions;
-        survey
-            .violated
-            .extend(found.stopped.map(|limit| (format!("limit: {limit}"), Vec::new())));
+        survey.violated.extend(
+            found
+                .stopped
+                .map(|limit| (format!("limit: {limit}"), Vec::new())),
+        );
         Ok(survey)
     }
 
@@ -343,6 +346,7 @@ impl<D: Database> Explorer<D> {
         let mut found = search.run(progress)?;
         if reduced && !found.violations.is_empty() {
             // The smallest schedule may be among what was left out.
+            (run.world.statements, run.world.waits) = (0, 0);
             let witness = std::mem::take(&mut found.witness);
             let until = Until::SmallViolation;
             let search = Search::new(&mut run.world, &mut run.checks, &limits, until, None);
@@ -548,7 +552,13 @@ impl<D: Database> Run<D> {
     fn reducer(&self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
         // A property that looks at locks or sessions sees more than what is committed.
         reductions.invisible_steps &= !self.checks.properties.iter().any(|p| p.live);
-        reductions.track().then(|| Reducer::new(reductions, broken))
+        let symmetry = match reductions.symmetry {
+            true => Symmetry::of(&self.world),
+            false => None,
+        };
+        reductions.symmetry = symmetry.is_some();
+        let any = reductions.any();
+        any.then(|| Reducer::new(reductions, broken, symmetry))
     }
 
     /// A violation whose smallest schedule was not found within the limits.
@@ -558,9 +568,7 @@ impl<D: Database> Run<D> {
         found: &Found,
     ) -> Result<Detailed, ExploreError> {
         let property = self.violated(&witness)?.property;
-        let path = self
-            .world
-            .shrink(&mut self.checks, witness, &property)?;
+        let path = self.world.shrink(&mut self.checks, witness, &property)?;
         let verdict = Verdict::Violated(Box::new(self.violated(&path)?));
         let mut counts = self.counts();
         counts.states = found.states;

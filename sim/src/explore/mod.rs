@@ -41,6 +41,7 @@ mod reduce;
 mod replay;
 mod search;
 mod survey;
+mod symmetry;
 mod trie;
 mod watch;
 mod world;

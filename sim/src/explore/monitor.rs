@@ -108,6 +108,12 @@ pub trait Monitor {
         false
     }
 
+    /// Whether it does not tell identical processes apart: exchange them in all that it has seen, and
+    /// it remembers the same and says the same.
+    fn is_symmetric(&self) -> bool {
+        false
+    }
+
     /// Judges a complete run: nothing is left to do, and every process is done or has crashed.
     fn end(&self, state: &Self::State) -> Remark {
         let _ = state;
@@ -126,6 +132,7 @@ pub(crate) trait NumberedMonitor {
     fn must_happen(&self) -> bool;
     fn see(&mut self, state: u32, seen: &Seen<'_>, db: &mut Inspect<'_>) -> (u32, Remark);
     fn ignores(&self, seen: &Seen<'_>) -> bool;
+    fn is_symmetric(&self) -> bool;
     fn end(&self, state: u32) -> Remark;
 }
 
@@ -158,6 +165,10 @@ impl<M: Monitor> NumberedMonitor for Numbered<M> {
 
     fn ignores(&self, seen: &Seen<'_>) -> bool {
         self.monitor.ignores(seen)
+    }
+
+    fn is_symmetric(&self) -> bool {
+        self.monitor.is_symmetric()
     }
 
     fn end(&self, state: u32) -> Remark {
@@ -227,6 +238,10 @@ impl Monitor for NoDeadlock {
 
     fn ignores(&self, seen: &Seen<'_>) -> bool {
         !is_deadlock(seen)
+    }
+
+    fn is_symmetric(&self) -> bool {
+        true
     }
 }
 

@@ -12,6 +12,8 @@
 //! a property looks at, and no state in which nothing is left to do, is lost. To keep loops from
 //! putting the others off for ever, a step that leads back into the present path does not count.
 //!
+//! *Symmetry* of identical workers: see [`super::symmetry`].
+//!
 //! Why each is sound, and which test would fail if it were not, is in `docs/soundness.md`.
 
 use rowlock_model::schedule::Choice;
@@ -19,6 +21,7 @@ use rustc_hash::FxHashSet;
 
 use super::footprints::{FootprintId, Footprints, Own, SleepId, SleepSets};
 use super::graph::Packed;
+use super::symmetry::Symmetry;
 use super::trie::{Action, NodeId};
 use super::world::World;
 use crate::database::Database;
@@ -30,6 +33,8 @@ pub struct Reductions {
     pub sleep_sets: bool,
     /// A step that nobody can see is taken at once.
     pub invisible_steps: bool,
+    /// States that differ in nothing but which of several identical workers is which count as one.
+    pub symmetry: bool,
 }
 
 impl Reductions {
@@ -37,12 +42,19 @@ impl Reductions {
     pub const ALL: Reductions = Reductions {
         sleep_sets: true,
         invisible_steps: true,
+        symmetry: true,
     };
     /// None: every interleaving counts.
     pub const NONE: Reductions = Reductions {
         sleep_sets: false,
         invisible_steps: false,
+        symmetry: false,
     };
+
+    /// Whether one is on.
+    pub(crate) fn any(self) -> bool {
+        self != Reductions::NONE
+    }
 
     /// Whether one is on that needs to know what steps touch.
     pub(crate) fn track(self) -> bool {
@@ -78,6 +90,10 @@ pub enum Broken {
     PrivateReads,
     /// An invisible step is taken at once although a fault may come before it.
     FaultsFirst,
+    /// Workers are exchanged although somebody can see who is who.
+    Names,
+    /// What sleeps is not renamed with its state.
+    SleepersKeepNames,
 }
 
 /// A choice that was explored already, with what it touches.
@@ -108,11 +124,13 @@ pub(crate) struct Reducer {
     /// Objects that steps have read which were taken for invisible: nobody may ever write them.
     relied_on: FxHashSet<u64>,
     set: Vec<Packed>,
+    pub(crate) symmetry: Option<Symmetry>,
 }
 
 impl Reducer {
-    pub(crate) fn new(on: Reductions, broken: Broken) -> Reducer {
+    pub(crate) fn new(on: Reductions, broken: Broken, symmetry: Option<Symmetry>) -> Reducer {
         Reducer {
+            symmetry,
             on,
             broken,
             footprints: Footprints::new(),
@@ -133,12 +151,50 @@ impl Reducer {
         self.invisible.clear();
     }
 
+    /// The fingerprint by which the present state is known.
+    pub(crate) fn fingerprint<D: Database>(
+        &mut self,
+        world: &mut World<D>,
+    ) -> Result<u128, Mistaken> {
+        let Some(symmetry) = &mut self.symmetry else {
+            return Ok(world.fingerprint());
+        };
+        if !world.may_exchange() && self.broken != Broken::Names {
+            self.symmetry = None;
+            return Err(Mistaken);
+        }
+        Ok(symmetry.fingerprint(world))
+    }
+
+    /// A choice by the numbers under which the present state is known.
+    fn known_as(&self, choice: Packed) -> Packed {
+        match &self.symmetry {
+            Some(symmetry) if self.broken != Broken::SleepersKeepNames => {
+                symmetry.naming().rename(choice.into()).into()
+            }
+            _ => choice,
+        }
+    }
+
+    /// The choice that is known by these numbers.
+    fn known_back(&self, choice: Packed) -> Choice {
+        match &self.symmetry {
+            Some(symmetry) if self.broken != Broken::SleepersKeepNames => {
+                symmetry.naming().rename_back(choice.into())
+            }
+            _ => choice.into(),
+        }
+    }
+
     /// Takes over what the choice that was just carried out has touched.
     pub(crate) fn touched<D: Database>(
         &mut self,
         world: &mut World<D>,
         choice: Choice,
     ) -> Result<FootprintId, Mistaken> {
+        if !self.on.track() {
+            return Ok(FootprintId::EVERYTHING);
+        }
         let mut footprint = world.take_footprint();
         match self.broken {
             Broken::Monitors => footprint.writes.retain(|name| !Own::is_monitor(*name)),
@@ -205,7 +261,10 @@ impl Reducer {
         let own = Own::Process(process).name();
         let private = footprint.writes.iter().all(|name| *name == own)
             && (self.broken == Broken::PrivateReads
-                || footprint.reads.iter().all(|name| !self.written.contains(name)));
+                || footprint
+                    .reads
+                    .iter()
+                    .all(|name| !self.written.contains(name)));
         if private {
             self.relied_on.extend(&footprint.reads);
             self.invisible.insert((trie, node, request.0));
@@ -249,7 +308,8 @@ impl Reducer {
                 || !self.footprints.conflict(sleeper.touches, touches)
             {
                 self.asleep.push(sleeper);
-                self.set.push(sleeper.choice);
+                let known = self.known_as(sleeper.choice);
+                self.set.push(known);
             }
         }
         if self.set.is_empty() {
@@ -275,7 +335,7 @@ impl Reducer {
         let awake: Vec<Choice> = before
             .iter()
             .filter(|choice| now.binary_search(choice).is_err())
-            .map(|choice| Choice::from(*choice))
+            .map(|choice| self.known_back(*choice))
             .collect();
         if awake.is_empty() {
             return None;
@@ -287,7 +347,8 @@ impl Reducer {
             .collect();
         let mut kept = from;
         for at in from..self.asleep.len() {
-            if both.binary_search(&self.asleep[at].choice).is_ok() {
+            let known = self.known_as(self.asleep[at].choice);
+            if both.binary_search(&known).is_ok() {
                 self.asleep[kept] = self.asleep[at];
                 kept += 1;
             }
@@ -305,5 +366,49 @@ impl Reducer {
     /// Bytes in use, estimated.
     pub(crate) fn bytes(&self) -> u64 {
         self.footprints.bytes() + self.sets.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rowlock_model::schedule::{ProcessId, RequestId};
+
+    use super::*;
+    use crate::database::Footprint;
+
+    fn step(process: u8) -> Packed {
+        Choice::Step(ProcessId(process), RequestId(0)).into()
+    }
+
+    /// Three steps that commute sleep; the state is reached again while only some of them do.
+    #[test]
+    fn what_has_woken_up_is_explored_and_what_sleeps_both_times_is_not() {
+        let mut reducer = Reducer::new(Reductions::ALL, Broken::Nothing, None);
+        let mut number = |object: u64| {
+            reducer.footprints.number(Footprint {
+                reads: Vec::new(),
+                writes: vec![object],
+            })
+        };
+        let (other, mine): (Vec<_>, Vec<_>) = (10..13).map(|n| (number(n), n)).unzip();
+        assert_eq!(mine.len(), 3);
+        let nothing = number(99);
+        for process in 0..3 {
+            reducer.asleep.push(Sleeper {
+                choice: step(process),
+                touches: other[usize::from(process)],
+            });
+        }
+        let before = reducer.fall_asleep(0, nothing);
+        assert_eq!(reducer.asleep.len(), 6);
+        // Now behind a step that conflicts with the one of process 1.
+        reducer.asleep.truncate(3);
+        let now = reducer.fall_asleep(0, other[1]);
+        let (awake, both) = reducer.wake(before, now, 3).expect("one has woken up");
+        assert_eq!(awake, [Choice::from(step(1))]);
+        assert_eq!(&*reducer.sets.get(both), [step(0), step(2)]);
+        assert_eq!(reducer.asleep.len(), 5);
+        // With no more than that asleep there is nothing new.
+        assert!(reducer.wake(both, now, 3).is_none());
     }
 }

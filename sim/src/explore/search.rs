@@ -14,6 +14,7 @@ use super::graph::{Graph, Packed};
 use super::hash::{BuildIdentity, Key};
 use super::reduce::{Mistaken, Reducer, Sleeper};
 use super::survey::Survey;
+use super::symmetry::Symmetry;
 use super::world::{Flaw, World, WorldMark};
 use crate::database::Database;
 
@@ -165,7 +166,7 @@ impl<'a, D: Database> Search<'a, D> {
     /// Searches until everything is explored or a limit is hit. The world is then as before.
     pub(crate) fn run(mut self, progress: &mut OnProgress<'_>) -> Result<Found, ExploreError> {
         let mark = self.world.mark();
-        self.world.tracking = self.reducer.is_some();
+        self.world.tracking = self.reducer.as_ref().is_some_and(|r| r.on.track());
         let result = loop {
             let result = self.explore(mark, progress);
             self.world.undo_to(mark);
@@ -209,7 +210,7 @@ impl<'a, D: Database> Search<'a, D> {
         if self.until == Until::Everything {
             self.found.survey = Some(Survey::default());
         }
-        let key = Key::from(self.world.fingerprint());
+        let key = self.key()?;
         let first = Visited {
             state: 0,
             asleep: SleepId::NOTHING,
@@ -244,13 +245,21 @@ impl<'a, D: Database> Search<'a, D> {
         Ok(())
     }
 
+    /// What the present state is known by.
+    fn key(&mut self) -> Result<Key, Stop> {
+        Ok(Key::from(match &mut self.reducer {
+            Some(reducer) => reducer.fingerprint(self.world)?,
+            None => self.world.fingerprint(),
+        }))
+    }
+
     /// Takes one choice in the present state.
     fn take(&mut self, choice: Choice) -> Result<(), Stop> {
         self.found.transitions += 1;
         let mark = self.world.mark();
         let applied = self.world.apply(choice);
         if let Err(flaw) = applied {
-            if self.reducer.is_some() {
+            if self.world.tracking {
                 self.world.take_footprint();
             }
             let state = self.violation(flaw)?;
@@ -265,7 +274,7 @@ impl<'a, D: Database> Search<'a, D> {
         if self.reducer.is_some() && self.world.db.rules_version() != self.rules_version {
             return Err(Stop::Mistaken);
         }
-        let key = Key::from(self.world.fingerprint());
+        let key = self.key()?;
         let next = self.visited.len() as u32;
         let frame = self.stack.last_mut().expect("a choice is taken in a state");
         let committed = frame.committed;
@@ -465,7 +474,9 @@ impl<'a, D: Database> Search<'a, D> {
         if !work && !World::<D>::may_advance(&self.choices[start..]) {
             self.found.terminal_states += 1;
             if let Some(survey) = &mut self.found.survey {
-                let hash = self.world.outcome_hash();
+                let hash = Symmetry::outcome(self.world);
+                let exact = self.world.outcome_hash();
+                survey.exact.insert(exact);
                 let path = path_of(&self.stack);
                 let known = survey.terminal.entry(hash);
                 known.or_insert_with(|| self.world.in_words(&path));

@@ -1,13 +1,14 @@
 //! Everything that an exploration can come to: what a test compares to see that a reduction loses
 //! nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rowlock_model::schedule::Choice;
 
 use super::check::{Checks, End};
 use super::error::ExploreError;
 use super::hash::mix;
+use super::symmetry::Symmetry;
 use super::world::{Flaw, World};
 use crate::database::Database;
 
@@ -19,8 +20,11 @@ pub struct Survey {
     /// Steps taken.
     pub transitions: u64,
     /// The states in which nothing is left to do, by hash (of the state of the server, of which
-    /// processes crashed and which wait for ever), each with a schedule in words.
+    /// processes crashed and which wait for ever, whichever of several identical ones it is), each
+    /// with a schedule in words.
     pub terminal: BTreeMap<u128, Vec<String>>,
+    /// The same, with identical processes told apart.
+    pub exact: BTreeSet<u128>,
     /// Properties that are violated somewhere, each with a schedule in words.
     pub violated: BTreeMap<String, Vec<String>>,
 }
@@ -100,7 +104,9 @@ impl<D: Database> Enumeration<'_, D> {
         let work = self.world.choices(&mut choices);
         if !work && !World::<D>::may_advance(&choices) {
             self.survey.states += 1;
-            let hash = self.world.outcome_hash();
+            let hash = Symmetry::outcome(self.world);
+            let exact = self.world.outcome_hash();
+            self.survey.exact.insert(exact);
             let (world, path) = (&*self.world, &self.path);
             let known = self.survey.terminal.entry(hash);
             known.or_insert_with(|| world.in_words(path));
@@ -125,10 +131,7 @@ impl<D: Database> Enumeration<'_, D> {
     }
 
     /// Whether nothing is violated; other flaws are errors.
-    fn noted(
-        &mut self,
-        step: impl FnOnce(&mut Self) -> Result<(), Flaw>,
-    ) -> Result<bool, Flaw> {
+    fn noted(&mut self, step: impl FnOnce(&mut Self) -> Result<(), Flaw>) -> Result<bool, Flaw> {
         match step(self) {
             Ok(()) => Ok(true),
             Err(Flaw::Violation { property, .. }) => {

@@ -110,7 +110,11 @@ async fn run(client: &Client, session: &mut impl Session) -> Result<(), DbError>
         }
     }
     if client.block {
-        let end = if client.rolls_back { "ROLLBACK" } else { "COMMIT" };
+        let end = if client.rolls_back {
+            "ROLLBACK"
+        } else {
+            "COMMIT"
+        };
         session.exec(end, &[]).await?;
     }
     Ok(())
@@ -220,13 +224,15 @@ fn client() -> impl Strategy<Value = Client> {
         prop::bool::weighted(0.3),
         statements,
     )
-        .prop_map(|(isolation, block, rolls_back, retries, statements)| Client {
-            isolation,
-            block,
-            rolls_back,
-            retries,
-            statements,
-        })
+        .prop_map(
+            |(isolation, block, rolls_back, retries, statements)| Client {
+                isolation,
+                block,
+                rolls_back,
+                retries,
+                statements,
+            },
+        )
 }
 
 /// Random SQL programs: two or three sessions, perhaps two of them alike.
@@ -294,7 +300,10 @@ impl ToyProgram {
         let mut at = 0;
         while at < self.clients.len() {
             let client = &self.clients[at];
-            let count = self.clients[at..].iter().take_while(|c| *c == client).count();
+            let count = self.clients[at..]
+                .iter()
+                .take_while(|c| *c == client)
+                .count();
             let shared = Rc::new(client.clone());
             let step = move |worker: Worker, (): ()| toy_work(worker, Rc::clone(&shared));
             let spec = ProcessSpec::steps(format!("client{at}"), (), step);

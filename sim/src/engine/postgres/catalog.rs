@@ -297,6 +297,11 @@ impl Catalog {
         }
     }
 
+    /// Whether some session has changed the schema and not committed it.
+    pub(super) fn names_sessions(&self) -> bool {
+        !self.overlays.is_empty()
+    }
+
     /// Adds the whole content to `digest`.
     pub fn digest(&self, _world: &World<Object>, digest: &mut Digest) {
         // Expressions have no hash of their own; the schema changes rarely enough to be printed.

@@ -13,7 +13,7 @@ use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{Store, errors};
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Progress, Request, StatementId, Wait,
+    Answer, Database, Footprint, Internal, Mark, Progress, Renaming, Request, StatementId, Wait,
 };
 use crate::plan::types::Type;
 use crate::sql;
@@ -33,6 +33,8 @@ pub struct Postgres {
     outbox: FxHashMap<SessionId, Vec<Notice>>,
     /// Whether anybody takes them.
     keeps_notices: bool,
+    /// See [`Database::shows_sessions`].
+    shows_sessions: bool,
 }
 
 /// When the deadlock check of a waiting session is due.
@@ -72,6 +74,7 @@ impl Postgres {
             scripts: FxHashMap::default(),
             outbox: FxHashMap::default(),
             keeps_notices: false,
+            shows_sessions: false,
         }
     }
 
@@ -126,6 +129,14 @@ impl Postgres {
                 out.extend(timers.iter().map(|(at, ..)| *at).filter(|at| *at > now));
             }
         }
+    }
+
+    /// Notes what a text may show to whoever runs it.
+    fn look_at_text(&mut self, sql: &str) {
+        if shows_numbers(sql) {
+            self.store.show_numbers();
+        }
+        self.shows_sessions |= shows_sessions(sql);
     }
 
     /// The statements of a text, parsed once.
@@ -443,19 +454,15 @@ impl Database for Postgres {
             return *id;
         }
         let id = StatementId(u32::try_from(self.prepared.len()).expect("fewer than 2^32 texts"));
-        if shows_numbers(sql) {
-            self.store.show_numbers();
-        }
+        self.look_at_text(sql);
         self.prepared.push(parse(sql));
         self.ids.insert(sql.into(), id);
         id
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {
-        if let Request::Batch(script) = request
-            && shows_numbers(script)
-        {
-            self.store.show_numbers();
+        if let Request::Batch(script) = request {
+            self.look_at_text(script);
         }
         assert!(
             !self.is_busy(session),
@@ -634,6 +641,19 @@ impl Database for Postgres {
         self.store.fingerprint()
     }
 
+    fn fingerprint_renamed(&mut self, renaming: &Renaming) -> Option<u128> {
+        // The bookkeeping of SERIALIZABLE is kept in an order that depends on sessions.
+        (!self.store.ssi_in_use()).then(|| self.store.world.fingerprint_renamed(renaming))
+    }
+
+    fn session_colour(&mut self, session: SessionId, alone: &Renaming) -> u128 {
+        alone.within(|| self.store.session_digest(session))
+    }
+
+    fn shows_sessions(&self) -> bool {
+        self.shows_sessions
+    }
+
     fn rules_version(&self) -> u64 {
         u64::from(self.store.world.is_exact())
     }
@@ -653,6 +673,29 @@ impl Database for Postgres {
     fn footprint(&self) -> Footprint {
         self.store.footprint()
     }
+}
+
+/// Whether a text may tell sessions apart. May be wrong in one direction only: a text that merely
+/// looks so makes symmetric states count apart.
+fn shows_sessions(sql: &str) -> bool {
+    const SIGNS: [&str; 14] = [
+        "backend",
+        "pg_stat",
+        "pg_block",
+        "pg_lock",
+        "pg_safe",
+        "pg_cancel",
+        "pg_isolation",
+        "pg_prepared",
+        "application_name",
+        "setting",
+        "show ",
+        "temp",
+        "listen",
+        "notif",
+    ];
+    let sql = sql.to_ascii_lowercase();
+    SIGNS.iter().any(|sign| sql.contains(sign))
 }
 
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
