@@ -309,7 +309,7 @@ impl FailsLate {
         else {
             return false;
         };
-        &*reply.tag == "SELECT" && reply.rows.is_empty()
+        seen.name == "claims" && &*reply.tag == "SELECT" && reply.rows.is_empty()
     }
 
     fn fails(seen: &Seen<'_>) -> bool {
@@ -320,7 +320,8 @@ impl FailsLate {
         else {
             return false;
         };
-        answer.is_err() && matches!(seen.choice, Choice::Step(_, request) if request.0 == 1)
+        let second = matches!(seen.choice, Choice::Step(_, request) if request.0 == 1);
+        seen.name == "marks" && answer.is_err() && second
     }
 }
 
