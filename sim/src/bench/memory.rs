@@ -121,3 +121,105 @@ impl SimBench {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rowlock_scenarios::Source;
+    use rowlock_scenarios::spec::{Bench, Notification, Rest, Results, Spec, run};
+    use rowlock_scenarios::stage::StageError;
+
+    use super::*;
+
+    /// A bench that is never told that a permutation begins, so that it does everything itself.
+    struct Forgetful(SimBench);
+
+    impl Bench for Forgetful {
+        fn open(&mut self, names: &[String]) -> Result<(), StageError> {
+            self.0.open(names)
+        }
+
+        fn send(&mut self, seat: Seat, sql: &str) -> Result<(), StageError> {
+            self.0.send(seat, sql)
+        }
+
+        fn wait(&mut self, seat: Seat, patient: bool) -> Result<Rest, StageError> {
+            self.0.wait(seat, patient)
+        }
+
+        fn results(&mut self, seat: Seat) -> Result<Results, StageError> {
+            self.0.results(seat)
+        }
+
+        fn notices(&mut self, seat: Seat) -> Vec<Notice> {
+            self.0.notices(seat)
+        }
+
+        fn notifications(&mut self, seat: Seat) -> Vec<Notification> {
+            self.0.notifications(seat)
+        }
+    }
+
+    fn outputs(text: &str, bench: &mut dyn Bench) -> Vec<String> {
+        let spec = Spec::parse(&Source::new("test.spec", text)).expect("a spec");
+        let mut outputs = Vec::new();
+        let each = |run: rowlock_scenarios::spec::Run| outputs.push(run.output);
+        run(&spec, "test", bench, |_| true, each).expect("it runs");
+        outputs
+    }
+
+    /// Runs a spec with and without memory; gives how many exchanges are remembered at the end.
+    fn same(text: &str) -> usize {
+        let mut bench = SimBench::new(None);
+        let remembered = outputs(text, &mut bench);
+        let worked_out = outputs(text, &mut Forgetful(SimBench::new(None)));
+        assert_eq!(remembered, worked_out);
+        let beginning = bench.memory.beginning;
+        beginning.map_or(0, |beginning| beginning.exchanges.len())
+    }
+
+    #[test]
+    fn every_order_of_waits_is_as_without_memory() {
+        let kept = same(
+            "setup { CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 0); }
+             teardown { DROP TABLE t; }
+             session a
+             setup { BEGIN; }
+             step a1 { UPDATE t SET n = n + 1 WHERE id = 1; }
+             step a2 { COMMIT; }
+             session b
+             setup { BEGIN; }
+             step b1 { UPDATE t SET n = n + 1 WHERE id = 1; }
+             step b2 { SELECT * FROM t; }
+             step b3 { COMMIT; }",
+        );
+        assert!(kept >= 3, "{kept}");
+    }
+
+    #[test]
+    fn what_one_permutation_leaves_behind_the_next_one_meets() {
+        // The setting of `a` stays, so the second begins in another state than the first; rows of
+        // `kept` stay, so that no state is found again.
+        let spec = "setup { CREATE TABLE IF NOT EXISTS kept (n int); }
+             session a
+             step a1 { SHOW lock_timeout; SET lock_timeout = '7s'; }
+             session b
+             step b1 { INSERT INTO kept VALUES (1); SELECT count(*) FROM kept; }
+             permutation a1 b1
+             permutation a1 b1
+             permutation b1 a1
+             permutation a1";
+        same(spec);
+    }
+
+    #[test]
+    fn notices_are_told_again() {
+        same(
+            "setup { DROP TABLE IF EXISTS nothing; }
+             session a
+             setup { DROP TABLE IF EXISTS nothing; }
+             step a1 { SELECT 1; DROP TABLE IF EXISTS nothing; }
+             session b
+             step b1 { SELECT 2; }",
+        );
+    }
+}
