@@ -98,6 +98,11 @@ impl Postgres {
         self.heard.remove(&session).unwrap_or_default()
     }
 
+    /// Whether some session was sent notifications that were not taken yet.
+    pub fn has_notifications(&self) -> bool {
+        !self.heard.is_empty()
+    }
+
     /// Sends notifications to those who listen and can hear them.
     fn deliver(&mut self) {
         for (session, message) in self.store.hear() {
@@ -721,7 +726,7 @@ fn shows_sessions(sql: &str) -> bool {
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
 /// direction only: a text that merely looks so makes the fingerprint finer than necessary.
 fn shows_numbers(sql: &str) -> bool {
-    const SIGNS: [&str; 12] = [
+    const SIGNS: [&str; 13] = [
         "pg_locks",
         "pg_notification_queue",
         "pg_prepared",
@@ -734,6 +739,7 @@ fn shows_numbers(sql: &str) -> bool {
         "ctid",
         "pg_snapshot",
         "pg_current_snapshot",
+        "oid",
     ];
     let sql = sql.to_ascii_lowercase();
     SIGNS.iter().any(|sign| sql.contains(sign))
