@@ -193,7 +193,7 @@ impl Flavour {
     }
 
     /// Foreign keys are checked before the row is written, not with the record of their index.
-    pub fn checks_parents_first(self) -> bool {
+    pub fn checks_foreign_keys_first(self) -> bool {
         !self.is_mariadb()
     }
 
