@@ -54,8 +54,6 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
     let mut order: Vec<usize> = Vec::new();
     let mut bound = 0u64;
     let mut sorted = plan.order.is_empty();
-    let joined = store.flavour.joins_existence()
-        && plan.source.filter.iter().any(|c| asks_existence(&c.expr));
     while order.len() < range.len() {
         let ready = (0..range.len()).filter(|i| !order.contains(i) && after[*i] & !bound == 0);
         let options = ready.map(|i| (rank(store, plan, i, bound), i));
@@ -72,7 +70,7 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
         if let RangeKind::Table(_) = range[next].kind {
             // A nested loop keeps the order of its outermost table; tables of one row do not count.
             let constant = is_constant(store, plan, next);
-            let wants_order = first && !sorted && !constant && !joined;
+            let wants_order = first && !sorted && !constant;
             let (way, in_order) = table_access(store, plan, next, bound, wants_order);
             access[next] = way;
             sorted |= in_order && wants_order;
@@ -85,15 +83,6 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
         order,
         access,
         sorted,
-    }
-}
-
-/// Whether a condition is `EXISTS` or `NOT EXISTS` of something that depends on the row.
-fn asks_existence(condition: &Expr) -> bool {
-    match condition {
-        Expr::Exists(plan) => !plan.once,
-        Expr::Not(inner) => asks_existence(inner),
-        _ => false,
     }
 }
 

@@ -573,7 +573,7 @@ impl Handler<'_> {
         };
         let result = self
             .store
-            .delete_row(self.session, shape, &old, &mut progress);
+            .delete_row(self.session, shape, &old, None, &mut progress);
         match result {
             Ok(()) => Ok(Entry::Flag(true)),
             Err(Obstacle::Refused(Refused::Wait)) => {

@@ -181,7 +181,7 @@ impl Handler<'_> {
         self.lock_in_the_way(shape, at, &key)?;
         let result = self
             .store
-            .delete_row(self.session, shape, &old, &mut progress);
+            .delete_row(self.session, shape, &old, Some(row), &mut progress);
         match result {
             Ok(()) => Ok(()),
             Err(Obstacle::Refused(Refused::Wait)) => {

@@ -361,7 +361,7 @@ impl Store {
         while progress.done < steps && result.is_ok() {
             let at = progress.done - usize::from(first && progress.done > 0);
             result = if progress.done == children {
-                self.check_children(session, shape, old, Some(new), progress)
+                self.check_children(session, shape, old, Some(new), None, progress)
             } else if at.is_multiple_of(2) {
                 self.leave_index(session, shape, at / 2, old, new)
             } else {
@@ -444,7 +444,8 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes a row: its records are marked, and stay until nobody needs them.
+    /// Deletes a row: its records are marked, and stay until nobody needs them. `by` is the row that
+    /// takes its place, if it is a `REPLACE` that deletes.
     ///
     /// # Errors
     /// See [`Obstacle`].
@@ -453,6 +454,7 @@ impl Store {
         session: SessionId,
         shape: &Shape,
         old: &Row,
+        by: Option<&Row>,
         progress: &mut Progress,
     ) -> Result<(), Obstacle> {
         self.begin(session, progress);
@@ -463,7 +465,9 @@ impl Store {
             let first = self.flavour.checks_foreign_keys_first();
             let children = usize::from(!first);
             result = match progress.done {
-                at if at == children => self.check_children(session, shape, old, None, progress),
+                at if at == children => {
+                    self.check_children(session, shape, old, None, by, progress)
+                }
                 0 | 1 => self.mark_row(session, shape, old),
                 at => {
                     let index = &shape.indexes[at - 1];
