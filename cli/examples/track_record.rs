@@ -24,7 +24,9 @@ const BEGIN: &str = "<!-- made by: cargo run -p rowlock --example track_record -
 const END: &str = "<!-- end of the table -->\n";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("..")
+        .canonicalize()?;
     let task = std::env::args().nth(1).unwrap_or_default();
     let program = program()?;
     if task == "confirm" {
@@ -146,7 +148,10 @@ fn table(program: &Path, root: &Path) -> Result<String, Box<dyn Error>> {
             _ => String::new(),
         };
         let server = match is_violated {
-            true => confirmed.get(&*schedule_name(&line)).copied().unwrap_or("not replayed"),
+            true => confirmed
+                .get(&*schedule_name(&line))
+                .copied()
+                .unwrap_or("not replayed"),
             false => "",
         };
         cases += 1;

@@ -245,7 +245,10 @@ fn the_detail_of_a_conflict_is_shown_and_that_of_a_constraint_is_not() {
         TransactionError::<()>::Exhausted { attempts: 2, last }.to_string()
     };
     assert_eq!(
-        text("40001", "Reason code: Canceled on identification as a pivot."),
+        text(
+            "40001",
+            "Reason code: Canceled on identification as a pivot."
+        ),
         "gave up after 2 attempts: 40001: refused \
          (Reason code: Canceled on identification as a pivot.)"
     );

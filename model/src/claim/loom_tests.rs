@@ -246,7 +246,10 @@ fn loom_a_cache_behind_its_mutex_never_runs_ahead_of_the_store() {
             })
         };
         let seen = *block_on(cache.lock());
-        assert!(seen <= *stored.lock().unwrap(), "acknowledged and not stored");
+        assert!(
+            seen <= *stored.lock().unwrap(),
+            "acknowledged and not stored"
+        );
         writer.join().unwrap();
         assert_eq!(*block_on(cache.lock()), 1);
     });

@@ -208,7 +208,11 @@ fn settled_once(place: &Place) -> TestResult {
             let mut admin = place.admin().await;
             let left = "SELECT count(*) FROM once_job WHERE done_at IS NULL";
             assert_eq!(number(&mut admin, left).await, 0, "{form:?}: left over");
-            assert_eq!(i64::from(settled), ROWS, "{form:?}: each settled by one worker");
+            assert_eq!(
+                i64::from(settled),
+                ROWS,
+                "{form:?}: each settled by one worker"
+            );
         }
         Ok(())
     })
@@ -224,7 +228,10 @@ fn dead_letters(place: &Place) -> TestResult {
             let mut admin = place.admin().await;
             let dead = "SELECT count(*) FROM grave_job_dead WHERE body = 'job 1'";
             assert_eq!(number(&mut admin, dead).await, 1, "{form:?}");
-            assert_eq!(number(&mut admin, "SELECT count(*) FROM grave_job").await, 1);
+            assert_eq!(
+                number(&mut admin, "SELECT count(*) FROM grave_job").await,
+                1
+            );
         }
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! The write guard on a real server, whose backends are ended.
 
-use rowlock_model::guard::{Deadline, Guard, GuardError, GuardOptions, Key};
 use rowlock_model::Value;
+use rowlock_model::guard::{Deadline, Guard, GuardError, GuardOptions, Key};
 use rowlock_real::{RealHost, RealSession};
 
 use crate::{Test, TestResult, block_on, run, session, shared};
@@ -50,8 +50,14 @@ fn excludes() -> TestResult {
         let mut first = Guard::acquire(&host, "excludes", options(5.0)).await?;
         let before = std::time::Instant::now();
         let second = Guard::acquire(&host, "excludes", options(0.3)).await;
-        assert!(matches!(second, Err(GuardError::Contention(_))), "{second:?}");
-        assert!(before.elapsed().as_millis() >= 300, "waited for its deadline");
+        assert!(
+            matches!(second, Err(GuardError::Contention(_))),
+            "{second:?}"
+        );
+        assert!(
+            before.elapsed().as_millis() >= 300,
+            "waited for its deadline"
+        );
         let mut other = Guard::acquire(&host, "another", options(0.3)).await?;
         first.release(&host).await?;
         other.release(&host).await?;
@@ -75,7 +81,11 @@ fn proofs() -> TestResult {
         }
         assert_eq!(holders(&mut admin, "proofs").await, 1);
         guard.release(&host).await?;
-        assert_eq!(holders(&mut admin, "proofs").await, 0, "one unlock is enough");
+        assert_eq!(
+            holders(&mut admin, "proofs").await,
+            0,
+            "one unlock is enough"
+        );
         Ok(())
     })
 }
@@ -88,13 +98,22 @@ fn ended() -> TestResult {
         let proof = guard.require_ownership(&host).await;
         assert!(matches!(proof, Err(GuardError::Ownership(_))), "{proof:?}");
         let release = guard.release(&host).await;
-        assert!(matches!(release, Err(GuardError::Release(_))), "{release:?}");
+        assert!(
+            matches!(release, Err(GuardError::Release(_))),
+            "{release:?}"
+        );
         let mut guard = Guard::acquire(&host, "ended", options(5.0)).await?;
         end_holder(&mut admin, "ended").await;
         let release = guard.release(&host).await;
-        assert!(matches!(release, Err(GuardError::Release(_))), "{release:?}");
+        assert!(
+            matches!(release, Err(GuardError::Release(_))),
+            "{release:?}"
+        );
         // The next writer is not kept out.
-        Guard::acquire(&host, "ended", options(5.0)).await?.retire().await;
+        Guard::acquire(&host, "ended", options(5.0))
+            .await?
+            .retire()
+            .await;
         Ok(())
     })
 }
@@ -106,7 +125,9 @@ fn cancelled() -> TestResult {
         let waiter = {
             let host = host.clone();
             tokio::spawn(async move {
-                Guard::acquire(&host, "cancelled", options(200.0)).await.map(drop)
+                Guard::acquire(&host, "cancelled", options(200.0))
+                    .await
+                    .map(drop)
             })
         };
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
