@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo run -p rowlock --example track_record                # from exploration
-//! cargo run -p rowlock --example track_record -- confirm     # replays on PostgreSQL first
+//! cargo run -p rowlock --example track_record -- confirm     # replays on live servers first
 //! cargo run -p rowlock --example track_record -- check       # fails if the table is out of date
 //! ```
 
@@ -87,17 +87,29 @@ fn confirm(program: &Path, root: &Path) -> Result<(), Box<dyn Error>> {
     args.extend(folders(root));
     args.extend(["--write-schedules".to_owned(), folder.clone()]);
     lines(program, root, &args)?;
-    let args = ["replay", &folder, "--on", "postgres"].map(str::to_owned);
+    let mut schedules = Vec::new();
+    for entry in fs::read_dir(&out)? {
+        schedules.push(entry?.path().to_string_lossy().into_owned());
+    }
+    schedules.sort();
     let mut confirmed = String::from("schedule\tserver\n");
-    for line in lines(program, root, &args)? {
-        if text(&line, "type") != "replay" {
+    for server in ["postgres", "mysql", "mariadb"] {
+        let mut args = vec!["replay".to_owned(), "--on".to_owned(), server.to_owned()];
+        let own = format!("-{server}-");
+        args.extend(schedules.iter().filter(|name| name.contains(&own)).cloned());
+        if args.len() == 3 {
             continue;
         }
-        let name = Path::new(text(&line, "file")).file_stem();
-        let name = name.and_then(|name| name.to_str()).unwrap_or_default();
-        match text(&line, "verdict") {
-            "confirmed" => writeln!(confirmed, "{name}\t{}", text(&line, "server"))?,
-            verdict => eprintln!("{name}: {verdict}"),
+        for line in lines(program, root, &args)? {
+            if text(&line, "type") != "replay" {
+                continue;
+            }
+            let name = Path::new(text(&line, "file")).file_stem();
+            let name = name.and_then(|name| name.to_str()).unwrap_or_default();
+            match text(&line, "verdict") {
+                "confirmed" => writeln!(confirmed, "{name}\t{}", text(&line, "server"))?,
+                verdict => eprintln!("{name}: {verdict}"),
+            }
         }
     }
     fs::write(root.join("scenarios/confirmed.tsv"), confirmed)?;
@@ -151,12 +163,12 @@ fn table(program: &Path, root: &Path) -> Result<String, Box<dyn Error>> {
             true => confirmed
                 .get(&*schedule_name(&line))
                 .copied()
-                .unwrap_or("not replayed"),
+                .unwrap_or_default(),
             false => "",
         };
         cases += 1;
         violated += usize::from(is_violated);
-        same += usize::from(is_violated && server != "not replayed");
+        same += usize::from(is_violated && !server.is_empty());
         writeln!(
             table,
             "| [{}]({file}) | {} | {}, {} | {} | {events} | {server} |",
