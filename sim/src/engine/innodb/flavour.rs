@@ -132,6 +132,11 @@ impl Flavour {
         !self.is_mariadb()
     }
 
+    /// The check for duplicates of a plain `INSERT` locks the record behind the equal ones as a gap only.
+    pub fn spares_next_key(self) -> bool {
+        !self.is_mariadb()
+    }
+
     /// REPEATABLE READ: an equality on all columns of a unique secondary index locks the record
     /// without the gap before it.
     pub fn unique_secondary_without_gap(self) -> bool {

@@ -30,10 +30,12 @@ fn knows(flavour: Flavour, name: &str) -> bool {
 /// Variables that are kept and have no effect on what is modelled, with their values in a new
 /// session.
 const KEPT: &[(&str, &str)] = &[
+    ("binlog_format", "ROW"),
     ("character_set_client", "utf8mb4"),
     ("character_set_connection", "utf8mb4"),
     ("character_set_results", "utf8mb4"),
     ("collation_connection", "utf8mb4_general_ci"),
+    ("default_storage_engine", "InnoDB"),
     ("innodb_autoinc_lock_mode", "2"),
     ("innodb_deadlock_detect", "1"),
     ("innodb_rollback_on_timeout", "0"),

@@ -307,15 +307,13 @@ impl Store {
             return Ok(());
         }
         loop {
-            self.lock_record(
-                session,
-                shape,
-                index,
-                &pos,
-                check,
-                Span::NextKey,
-                OnBusy::Wait,
-            )?;
+            // What is behind the equal records: a plain INSERT on MySQL locks the gap only.
+            let span = if !equal(&pos) && check == Mode::S && self.flavour.spares_next_key() {
+                Span::Gap
+            } else {
+                Span::NextKey
+            };
+            self.lock_record(session, shape, index, &pos, check, span, OnBusy::Wait)?;
             let Pos::Record(found) = &pos else {
                 return Ok(());
             };
