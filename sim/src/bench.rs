@@ -53,10 +53,12 @@ fn failure(message: impl Into<String>) -> StageError {
 impl SimBench {
     /// A bench on which sessions have this default isolation level; the server's if `None`.
     pub fn new(isolation: Option<Isolation>) -> SimBench {
-        SimBench {
+        let mut bench = SimBench {
             isolation,
             ..SimBench::default()
-        }
+        };
+        bench.db.keep_views();
+        bench
     }
 
     fn take(&mut self, session: SessionId, progress: Progress) {

@@ -128,6 +128,18 @@ pub trait Database {
     /// Servers that know no such thing ignore it.
     fn name_client(&mut self, _session: SessionId, _name: &str) {}
 
+    /// Somebody may look at the server's own views (locks, sessions) at any time: from now on the
+    /// server keeps what they show. Not undone. A database that keeps it anyway, or prepares texts
+    /// that look at views, needs no telling.
+    fn keep_views(&mut self) {}
+
+    /// How much of what clients can see counts in the fingerprint. Grows, and is not undone, when a
+    /// text is prepared that can see more than those before it (transaction ids, the server's views):
+    /// fingerprints taken before and after are not to be compared.
+    fn detail(&self) -> u8 {
+        0
+    }
+
     /// Prepares a text: parsed once, planned when first run and again when the catalogue changes.
     /// Unsupported or wrong texts are accepted here and answered with their error when run, as a
     /// server would.

@@ -58,8 +58,10 @@ impl<D: Database> SimStage<D> {
     /// A stage whose databases, one for each [`Stage::reset`], come from `fresh`. The version is
     /// for reports: `simulated PostgreSQL 15`.
     pub fn new(version: impl Into<String>, mut fresh: impl FnMut() -> D + 'static) -> SimStage<D> {
+        let mut db = fresh();
+        db.keep_views();
         SimStage {
-            db: fresh(),
+            db,
             fresh: Box::new(fresh),
             version: version.into(),
             seats: Vec::new(),
@@ -162,6 +164,7 @@ impl<D: Database> Stage for SimStage<D> {
 
     fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
         self.db = (self.fresh)();
+        self.db.keep_views();
         self.seats.clear();
         self.waiting.clear();
         self.completions.clear();

@@ -89,8 +89,10 @@ struct Server {
 
 impl Server {
     fn new() -> Server {
+        let mut database = Postgres::default();
+        database.keep_views();
         Server {
-            database: Postgres::default(),
+            database,
             sessions: BTreeMap::new(),
             waiting: Vec::new(),
         }

@@ -78,6 +78,8 @@ pub(crate) struct Search<'a, D> {
     edges: Vec<(u32, Packed)>,
     found: Found,
     states_max: u64,
+    /// [`Database::detail`] when the search began.
+    detail: u8,
 }
 
 impl<'a, D: Database> Search<'a, D> {
@@ -96,17 +98,28 @@ impl<'a, D: Database> Search<'a, D> {
             edges: Vec::new(),
             found: Found::default(),
             states_max: limits.states,
+            detail: 0,
         }
     }
 
     /// Searches until everything is explored or a limit is hit. The world is then as before.
     pub(crate) fn run(mut self, progress: &mut OnProgress<'_>) -> Result<Found, ExploreError> {
         let mark = self.world.mark();
-        let result = self.explore(mark, progress);
-        self.world.undo_to(mark);
-        while let Some(frame) = self.stack.pop() {
-            self.close(&frame);
-        }
+        let result = loop {
+            self.detail = self.world.db.detail();
+            let result = self.explore(mark, progress);
+            self.world.undo_to(mark);
+            while let Some(frame) = self.stack.pop() {
+                self.close(&frame);
+            }
+            if self.detail == self.world.db.detail() {
+                break result;
+            }
+            // A text turned up that sees more than the states so far were told apart by.
+            self.visited.clear();
+            self.found = Found::default();
+            self.states_max = self.limits.states;
+        };
         match result {
             Ok(()) => {}
             Err(Flaw::Error(error)) => return Err(error),
@@ -140,7 +153,7 @@ impl<'a, D: Database> Search<'a, D> {
             {
                 self.found.stopped = Some(why);
             }
-            if self.found.stopped.is_some() {
+            if self.found.stopped.is_some() || self.detail != self.world.db.detail() {
                 return Ok(());
             }
         }

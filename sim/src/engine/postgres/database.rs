@@ -27,6 +27,8 @@ pub struct Postgres {
     pub(super) store: Store,
     /// Prepared texts; they are no part of the state.
     prepared: Vec<Script>,
+    /// Their texts.
+    texts: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, StatementId>,
     scripts: FxHashMap<Arc<str>, Script>,
     /// Notices as they are sent, for who wants them before the reply; no part of the state.
@@ -68,6 +70,7 @@ impl Postgres {
         Postgres {
             store: Store::new(now_micros),
             prepared: Vec::new(),
+            texts: Vec::new(),
             ids: FxHashMap::default(),
             scripts: FxHashMap::default(),
             outbox: FxHashMap::default(),
@@ -128,6 +131,19 @@ impl Postgres {
         }
     }
 
+    /// Looks whether a text that will be run shows more than data.
+    fn note_signs(&mut self, sql: &str) {
+        if self.store.has_viewers() {
+            return;
+        }
+        let sql = sql.to_ascii_lowercase();
+        if shows_views(&sql) {
+            self.store.show_views();
+        } else if shows_numbers(&sql) {
+            self.store.show_numbers();
+        }
+    }
+
     /// The statements of a text, parsed once.
     pub(super) fn script(&mut self, text: &str) -> Script {
         if let Some(script) = self.scripts.get(text) {
@@ -154,6 +170,7 @@ impl Postgres {
                     start_micros: work.attempt.start_micros,
                     stamp: work.attempt.stamp,
                     told: work.attempt.told,
+                    opened: work.attempt.opened,
                 }));
                 return Progress::Waits;
             }
@@ -164,6 +181,10 @@ impl Postgres {
 
     /// A request has ended: the session is idle from now on.
     fn rest(&mut self, session: SessionId) {
+        if self.store.has_viewers() {
+            let now = self.store.now_unrecorded();
+            self.store.session_mut(session).activity.change_micros = now;
+        }
         let settings = self.store.session(session).settings.get();
         if settings.idle_session_timeout_ms != 0
             || settings.idle_in_transaction_session_timeout_ms != 0
@@ -331,6 +352,7 @@ impl Postgres {
                 start_micros: flight.start_micros,
                 stamp: flight.stamp,
                 told: flight.told,
+                opened: Vec::new(),
             },
         };
         self.work(session, work)
@@ -438,24 +460,30 @@ impl Database for Postgres {
         self.store.session_mut(session).settings.name_client(name);
     }
 
+    fn keep_views(&mut self) {
+        self.store.show_views();
+    }
+
+    fn detail(&self) -> u8 {
+        self.store.detail()
+    }
+
     fn prepare(&mut self, sql: &str) -> StatementId {
         if let Some(id) = self.ids.get(sql) {
             return *id;
         }
         let id = StatementId(u32::try_from(self.prepared.len()).expect("fewer than 2^32 texts"));
-        if shows_numbers(sql) {
-            self.store.show_numbers();
-        }
+        self.note_signs(sql);
+        let text: Arc<str> = sql.into();
         self.prepared.push(parse(sql));
-        self.ids.insert(sql.into(), id);
+        self.texts.push(Arc::clone(&text));
+        self.ids.insert(text, id);
         id
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {
-        if let Request::Batch(script) = request
-            && shows_numbers(script)
-        {
-            self.store.show_numbers();
+        if let Request::Batch(script) = request {
+            self.note_signs(script);
         }
         assert!(
             !self.is_busy(session),
@@ -470,6 +498,17 @@ impl Database for Postgres {
             });
         }
         let now = self.now_micros();
+        if self.store.has_viewers() {
+            self.store.view_changes();
+            let query = match request {
+                Request::Exec(id, _) => Arc::clone(&self.texts[id.0 as usize]),
+                Request::Batch(text) => Arc::clone(text),
+            };
+            let activity = &mut self.store.session_mut(session).activity;
+            activity.query = Some(query);
+            activity.query_micros = now;
+            activity.change_micros = now;
+        }
         let work = Work {
             request: request.clone(),
             replies: Vec::new(),
@@ -479,6 +518,7 @@ impl Database for Postgres {
     }
 
     fn internal(&mut self, event: Internal) -> Progress {
+        self.store.view_changes();
         match event {
             Internal::Resume(session) => self.resume(session),
             Internal::Deadlock(session) => match self.store.check_deadlock(session) {
@@ -529,6 +569,7 @@ impl Database for Postgres {
     }
 
     fn terminate(&mut self, session: SessionId) {
+        self.store.view_changes();
         self.store.end(session, errors::terminated());
     }
 
@@ -650,8 +691,7 @@ impl Database for Postgres {
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
 /// direction only: a text that merely looks so makes the fingerprint finer than necessary.
 fn shows_numbers(sql: &str) -> bool {
-    const SIGNS: [&str; 10] = [
-        "pg_locks",
+    const SIGNS: [&str; 9] = [
         "xact_id",
         "txid_",
         "xmin",
@@ -662,6 +702,18 @@ fn shows_numbers(sql: &str) -> bool {
         "pg_snapshot",
         "pg_current_snapshot",
     ];
-    let sql = sql.to_ascii_lowercase();
+    SIGNS.iter().any(|sign| sql.contains(sign))
+}
+
+/// Whether a text may look at views of the whole server; wrong in one direction only, as
+/// [`shows_numbers`].
+fn shows_views(sql: &str) -> bool {
+    const SIGNS: [&str; 5] = [
+        "pg_locks",
+        "pg_stat_activity",
+        "pgrowlocks",
+        "blocking_pids",
+        "session_is_blocked",
+    ];
     SIGNS.iter().any(|sign| sql.contains(sign))
 }

@@ -140,6 +140,8 @@ pub(super) mod name {
     pub(crate) const XIDS: u64 = 4;
     /// The wait graph: read by deadlock checks, written by whoever starts or ends a wait.
     pub(crate) const WAITS: u64 = 5;
+    /// What the server's views show, if anybody looks at them: every step writes it.
+    pub(crate) const VIEWS: u64 = 7;
     /// The conflicts of SERIALIZABLE transactions.
     pub(crate) const CONFLICTS: u64 = 6;
 

@@ -108,6 +108,21 @@ pub(crate) struct Flight {
     pub(crate) stamp: u64,
     /// Notices of the statement that were sent already.
     pub(crate) told: usize,
+    /// Tables into which the statement inserts: it has locked their indexes.
+    pub(crate) opened: Vec<RelId>,
+}
+
+/// What `pg_stat_activity` shows of a session beyond what decides its future.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Activity {
+    /// When the session was opened: microseconds since 1970, as all here.
+    pub(crate) opened_micros: i64,
+    /// The text sent last.
+    pub(crate) query: Option<Arc<str>>,
+    /// When it was sent.
+    pub(crate) query_micros: i64,
+    /// When the session last began or ended a statement.
+    pub(crate) change_micros: i64,
 }
 
 /// Values of sequences that the session has drawn.
@@ -143,6 +158,8 @@ pub struct SessionState {
     pub(crate) gone: Option<Box<DbError>>,
     /// When the last request ended.
     pub(crate) idle_since_micros: i64,
+    /// For `pg_stat_activity`.
+    pub(crate) activity: Activity,
     pub(crate) drawn: Rc<Drawn>,
     pub(crate) deferred: Rc<Vec<Deferred>>,
     /// Constraints that `SET CONSTRAINTS` has set, by name; the empty name means all.
@@ -168,6 +185,12 @@ impl SessionState {
             flight: None,
             gone: None,
             idle_since_micros: now_micros,
+            activity: Activity {
+                opened_micros: now_micros,
+                query: None,
+                query_micros: now_micros,
+                change_micros: now_micros,
+            },
             drawn: Rc::default(),
             deferred: Rc::default(),
             deferrals: Rc::default(),
@@ -208,6 +231,10 @@ impl SessionState {
         }
         self.settings.hash(digest);
         self.block.hash(digest);
+        if world.is_exact() {
+            // Set only if somebody looks.
+            self.activity.hash(digest);
+        }
         if let Some(transaction) = &self.transaction {
             transaction.modes.hash(digest);
             transaction.start_micros.hash(digest);

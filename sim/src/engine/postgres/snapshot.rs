@@ -30,7 +30,12 @@ impl Store {
     /// [`drop_snapshot`](Self::drop_snapshot) or the end of the transaction.
     pub fn take_snapshot(&mut self, session: SessionId) -> Snapshot {
         let csn = self.world.counters().csn;
+        let xmin = match self.has_viewers() && self.xact(session).snapshots.is_empty() {
+            true => Some(self.xid_bounds().0),
+            false => self.xact(session).xmin,
+        };
         let xact = self.xact_mut(session);
+        xact.xmin = xmin;
         xact.snapshots.push(csn);
         Snapshot {
             csn,
@@ -53,7 +58,16 @@ impl Store {
         let snapshots = &mut self.xact_mut(session).snapshots;
         if let Some(at) = snapshots.iter().rposition(|csn| *csn == snapshot.csn) {
             snapshots.remove(at);
+            self.forget_xmin(session);
             self.settle_commits();
+        }
+    }
+
+    /// Once no snapshot is kept, no transaction is kept in mind either.
+    pub(super) fn forget_xmin(&mut self, session: SessionId) {
+        let xact = self.xact(session);
+        if xact.xmin.is_some() && xact.snapshots.is_empty() {
+            self.xact_mut(session).xmin = None;
         }
     }
 

@@ -10,7 +10,7 @@ use rowlock_model::{Column, DbError, Isolation, Reply, Value};
 use super::catalog::Schema;
 use super::exec::{Exec, Info, Moment, locking_query};
 use super::session::{Block, Deferred, Modes, Transaction, Waiting};
-use super::{Postgres, Run, Snapshot, Stop, control, errors};
+use super::{Postgres, RelId, Run, Snapshot, Stop, control, errors};
 use crate::plan::types::Type;
 use crate::plan::{Plan, PlanKind, lower};
 use crate::sql::{Statement, StatementKind};
@@ -55,6 +55,8 @@ pub(super) struct Attempt {
     pub(super) stamp: u64,
     /// Notices that were sent already: a statement that is run again raises them again.
     pub(super) told: usize,
+    /// Tables into which the statement has begun to insert.
+    pub(super) opened: Vec<RelId>,
 }
 
 /// Why a statement did not end with a reply.
@@ -82,6 +84,7 @@ impl Attempt {
             start_micros,
             stamp: 0,
             told: 0,
+            opened: Vec::new(),
         }
     }
 }
@@ -235,6 +238,7 @@ impl Postgres {
         let result = exec.run_plan(&planned.plan, args);
         let notices = std::mem::take(&mut exec.notices);
         let sleeps_until = exec.sleeps_until;
+        attempt.opened = exec.opened;
         attempt.run = exec.run;
         let notices = self.sent(session, notices);
         self.tell(session, notices.get(attempt.told..).unwrap_or_default());

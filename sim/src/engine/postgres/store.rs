@@ -41,6 +41,8 @@ pub struct Store {
     /// Where the state and the transaction of each session are, for those that were ever opened; an
     /// undone opening leaves a stale entry, which the next one replaces.
     slots: Vec<(Slot, Slot)>,
+    /// Whether anybody looks at the server's views.
+    pub(super) has_viewers: bool,
 }
 
 const SERVER: Slot = Slot(0);
@@ -64,6 +66,7 @@ impl Store {
         Store {
             world,
             slots: Vec::new(),
+            has_viewers: false,
         }
     }
 

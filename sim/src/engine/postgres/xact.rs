@@ -59,6 +59,11 @@ pub struct Xact {
     pub session_locks: Vec<(Tag, LockMode)>,
     /// What the session waits for.
     pub wait: Option<WaitRecord>,
+    /// Weak locks on relations that are in the server's common table; for views only.
+    pub common: Vec<(Tag, LockMode)>,
+    /// The oldest transaction in progress when the first of the kept snapshots was taken; for views
+    /// only.
+    pub xmin: Option<Xid>,
 }
 
 impl Xact {
@@ -70,6 +75,8 @@ impl Xact {
             snapshots: Vec::new(),
             session_locks: Vec::new(),
             wait: None,
+            common: Vec::new(),
+            xmin: None,
         }
     }
 
@@ -100,6 +107,10 @@ impl Xact {
                 row.hash(digest);
             }
             digest.wide(lock_set(world, &level.locks));
+        }
+        if world.is_exact() {
+            self.xmin.hash(digest);
+            digest.wide(lock_set(world, &self.common));
         }
         digest.word(self.snapshots.len() as u64);
         digest.wide(lock_set(world, &self.session_locks));
@@ -273,6 +284,7 @@ impl Store {
         let xact = self.xact_mut(session);
         let levels = std::mem::take(&mut xact.levels);
         let had_snapshots = !std::mem::take(&mut xact.snapshots).is_empty();
+        xact.xmin = None;
         xact.command = 0;
         let emptied = levels.iter().flat_map(|level| &level.truncated);
         let emptied: Vec<VersionId> = emptied.copied().collect();
@@ -299,7 +311,9 @@ impl Store {
             "{session:?} has no transaction"
         );
         self.ssi_end(session, None);
-        let had_snapshots = !std::mem::take(&mut self.xact_mut(session).snapshots).is_empty();
+        let xact = self.xact_mut(session);
+        let had_snapshots = !std::mem::take(&mut xact.snapshots).is_empty();
+        xact.xmin = None;
         self.roll_back_to(session, 0);
         self.xact_mut(session).command = 0;
         if had_snapshots {
@@ -390,6 +404,11 @@ impl Store {
     fn give_back(&mut self, session: SessionId, levels: &[Level]) {
         for xid in levels.iter().flat_map(|level| &level.xids) {
             self.xid_ended(*xid);
+        }
+        if !self.xact(session).common.is_empty() {
+            let mut common = std::mem::take(&mut self.xact_mut(session).common);
+            common.retain(|(tag, mode)| self.holds(session, *tag, *mode));
+            self.xact_mut(session).common = common;
         }
         let mut done: Vec<Tag> = Vec::new();
         for (tag, _) in levels.iter().flat_map(|level| &level.locks) {

@@ -13,7 +13,9 @@ use super::constraint::{output_text, shown_key};
 use super::run::Done;
 use super::{Exec, Stop};
 use crate::engine::postgres::catalog::{Edit, Schema};
-use crate::engine::postgres::{IndexShape, LockMode, RelId, VersionId, compare_values, errors};
+use crate::engine::postgres::{
+    IndexShape, LockMode, RelId, Tag, VersionId, compare_values, errors,
+};
 use crate::plan::catalog::{Check, Column, EnumType, ForeignKey, Index, Sequence, Table};
 use crate::plan::ddl::{AlterTable, Ddl, NewForeignKey};
 use crate::plan::expr;
@@ -243,6 +245,11 @@ impl Exec<'_> {
         Ok(Done::default())
     }
 
+    /// Lists a lock on something that nobody else can reach, for `pg_locks`.
+    fn note(&mut self, tag: Tag, mode: LockMode) {
+        self.store.note_lock(self.session, tag, mode);
+    }
+
     fn new_id(&mut self) -> RelId {
         self.store.catalog_mut().new_id()
     }
@@ -324,10 +331,13 @@ impl Exec<'_> {
             self.create_sequence(sequence, owner);
         }
         self.store.create_heap(self.session, table.id);
+        self.note(Tag::Relation(table.id), LockMode::AccessExclusive);
         for index in &mut table.indexes {
             index.id = self.store.catalog_mut().new_id();
             self.store
                 .create_index(self.session, shape(table.id, index));
+            self.note(Tag::Relation(table.id), LockMode::Share);
+            self.note(Tag::Relation(index.id), LockMode::AccessExclusive);
         }
         for key in foreign_keys {
             let key = resolved(&table, key);
@@ -357,6 +367,7 @@ impl Exec<'_> {
         }
         self.store
             .create_index(self.session, shape(table.id, &index));
+        self.note(Tag::Relation(index.id), LockMode::AccessExclusive);
         let mut live: Vec<Vec<Value>> = Vec::new();
         let items = self.store.scan(table.id);
         for &version in items.iter() {
@@ -804,6 +815,9 @@ impl Exec<'_> {
         for table in tables {
             self.store.ssi_empty(self.session, table.id)?;
             self.store.truncate(self.session, &self.snapshot, table.id);
+            // It builds the indexes anew.
+            self.note(Tag::Relation(table.id), LockMode::Share);
+            self.note(Tag::Indexes(table.id), LockMode::AccessExclusive);
             if restart_identity {
                 let schema = Rc::clone(&self.schema);
                 for sequence in schema.sequences.values() {
