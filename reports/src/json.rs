@@ -183,7 +183,10 @@ fn step<'a>(
             Choice::Lose(_, _, loss) => Some(loss.to_string()),
             _ => None,
         },
-        outcome: event.outcome.as_ref().map(ToString::to_string),
+        outcome: event.outcome.as_ref().map(|outcome| match outcome {
+            Outcome::Pauses(row) if !row.is_empty() => format!("pauses before {row}"),
+            outcome => outcome.to_string(),
+        }),
         message: match &event.outcome {
             Some(Outcome::Failed(error)) => Some(&error.message),
             _ => None,

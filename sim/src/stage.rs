@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use rowlock_model::schedule::{SessionId, Statement};
+use rowlock_model::schedule::{Granularity, SessionId, Statement};
 use rowlock_model::{DbError, Dialect, Isolation, Reply};
-use rowlock_scenarios::stage::{Answer, Blocked, Completion, Stage, StageError};
+use rowlock_scenarios::stage::{Answer, Blocked, Completion, PausePlan, Paused, Stage, StageError};
 
 use crate::database::{self, Database, Internal, Progress, Request};
 
@@ -90,6 +90,11 @@ impl<D: Database> SimStage<D> {
     fn take(&mut self, session: SessionId, progress: Progress) {
         let seat = &mut self.seats[usize::from(session.0)];
         match progress {
+            // It goes on when a schedule says so.
+            Progress::Pauses => {
+                seat.running = true;
+                self.waiting.retain(|other| *other != session);
+            }
             Progress::Waits => {
                 seat.running = true;
                 if !self.waiting.contains(&session) {
@@ -114,7 +119,10 @@ impl<D: Database> SimStage<D> {
         let mut internals = Vec::new();
         self.db.pending(&mut internals);
         let of = |internal: &Internal| match internal {
-            Internal::Resume(s) | Internal::Deadlock(s) | Internal::Expire(s) => *s,
+            Internal::Resume(s)
+            | Internal::Continue(s)
+            | Internal::Deadlock(s)
+            | Internal::Expire(s) => *s,
         };
         internals
             .into_iter()
@@ -128,7 +136,9 @@ impl<D: Database> SimStage<D> {
         let place = |session: SessionId| self.waiting.iter().position(|other| *other == session);
         pending
             .into_iter()
-            .filter(|(_, internal)| !matches!(internal, Internal::Deadlock(_)))
+            .filter(|(_, internal)| {
+                !matches!(internal, Internal::Deadlock(_) | Internal::Continue(_))
+            })
             .min_by_key(|(session, internal)| {
                 let timer = matches!(internal, Internal::Expire(_));
                 (!timer, Some(*session) != first, place(*session), *session)
@@ -146,7 +156,9 @@ impl<D: Database> SimStage<D> {
             Progress::Done(database::Answer::Batch(_)) => {
                 unreachable!("a statement was answered as a script")
             }
-            Progress::Waits => Err(DbError::unsupported("an observer that waits", None)),
+            Progress::Waits | Progress::Pauses => {
+                Err(DbError::unsupported("an observer that waits", None))
+            }
         };
         self.db.undo_to(mark);
         result
@@ -179,7 +191,9 @@ impl<D: Database> Stage for SimStage<D> {
                 Progress::Done(database::Answer::Exec(_)) => {
                     unreachable!("a script was answered as a statement")
                 }
-                Progress::Waits => Some(DbError::unsupported("a set-up that waits", None)),
+                Progress::Waits | Progress::Pauses => {
+                    Some(DbError::unsupported("a set-up that waits", None))
+                }
             };
             if let Some(error) = error {
                 return Err(failure(format!("the set-up failed: {error}")));
@@ -272,6 +286,34 @@ impl<D: Database> Stage for SimStage<D> {
     }
 
     fn plan_victims(&mut self, _: &[SessionId]) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    fn pause_at(&mut self, _: &PausePlan) -> Result<(), StageError> {
+        self.db
+            .set_granularity(Granularity::Row)
+            .map_err(|error| failure(error.message.to_string()))
+    }
+
+    fn paused(&mut self) -> Result<Vec<Paused>, StageError> {
+        let pauses = self.db.pauses().into_iter();
+        let here = pauses.filter_map(|pause| {
+            Some(Paused {
+                session: self.here(pause.session)?,
+                before: pause.before,
+            })
+        });
+        Ok(here.collect())
+    }
+
+    fn proceed(&mut self, session: SessionId) -> Result<(), StageError> {
+        let Seat { id, .. } = *self.seat(session)?;
+        let event = Internal::Continue(id);
+        if !self.pending().contains(&(session, event)) {
+            return Err(failure(format!("session {} does not pause", session.0)));
+        }
+        let progress = self.db.internal(event);
+        self.take(session, progress);
         Ok(())
     }
 

@@ -15,6 +15,9 @@ pub(super) fn same(expected: &Outcome, got: &Outcome) -> bool {
         (Outcome::Waits(expected), Outcome::Waits(got)) => {
             expected.is_empty() || got.is_empty() || expected == got
         }
+        (Outcome::Pauses(expected), Outcome::Pauses(got)) => {
+            expected.is_empty() || got.is_empty() || expected == got
+        }
         _ => false,
     }
 }
@@ -47,6 +50,7 @@ pub(super) fn describe(outcome: &Outcome, other: &Outcome) -> String {
         Outcome::Waits(blockers) if !blockers.is_empty() => {
             format!("waits ({})", blockers.join(", "))
         }
+        Outcome::Pauses(row) if !row.is_empty() => format!("pauses before {row}"),
         _ => outcome.to_string(),
     };
     match (outcome, other) {

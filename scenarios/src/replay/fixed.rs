@@ -4,17 +4,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rowlock_model::schedule::{Choice, Event, Loss, ProcessId, RequestId, SessionId, Statement};
+use rowlock_model::schedule::{
+    Choice, Event, Granularity, Loss, ProcessId, RequestId, SessionId, Statement,
+};
 use rowlock_model::{DbError, Outcome};
 
-use super::cast::{Arrival, Cast, Part, Sent};
+use super::cast::{Arrival, Came, Cast, Part, Sent};
 use super::compare::{describe, same};
 use super::{FinalQuery, Replay, ReplayError, Step, StepVerdict};
-use crate::pinned::{Pinned, PinnedAction, SessionRef, session_label, sessions};
+use crate::pinned::{Expected, Pinned, PinnedAction, SessionRef, session_label, sessions};
 use crate::scenario::{Case, default_isolation};
 use crate::schedule::ScheduleFile;
 use crate::script::{Act, Answer, Script, ScriptState};
-use crate::stage::{self, Stage};
+use crate::stage::{self, PausePlan, Stage};
 
 /// What an event does to the cast.
 enum Move {
@@ -24,6 +26,8 @@ enum Move {
     Lose(usize, Option<Sent>, Loss),
     /// Nothing that a server would see.
     Nothing,
+    /// A query outside the sessions.
+    Observe(Arc<str>),
     Close(usize),
     Advance(Duration),
     /// The clients of these members go away.
@@ -34,6 +38,8 @@ enum Move {
     /// The answer of a waiting member is due: it was granted its lock, is the victim of a deadlock,
     /// or a timer fires.
     Due(usize, Due),
+    /// A member that pauses before a row lock goes on.
+    Continue(usize),
     Late(usize),
 }
 
@@ -57,11 +63,23 @@ fn perform(
     first: Option<usize>,
     come: &mut VecDeque<Arrival>,
 ) -> Result<Done, ReplayError> {
+    if let Move::Observe(sql) = &what {
+        return Ok(Done {
+            own: Some(Outcome::of(&cast.query(sql)?)),
+            own_arrival: None,
+            others: Vec::new(),
+        });
+    }
     let mut waits_for = None;
     let mut own_member = None;
     let mut lost = false;
-    let arrivals = match what {
-        Move::Nothing => Vec::new(),
+    let mut arrivals = match what {
+        Move::Nothing | Move::Observe(_) => Vec::new(),
+        Move::Continue(member) => {
+            own_member = Some(member);
+            waits_for = Some(member);
+            cast.proceed(member, first)?
+        }
         Move::Send(member, sent) => {
             own_member = Some(member);
             waits_for = Some(member);
@@ -105,6 +123,7 @@ fn perform(
             }
         }
     };
+    arrivals.extend(cast.new_pauses()?);
     let mut done = Done {
         own: None,
         own_arrival: None,
@@ -130,6 +149,22 @@ fn perform(
         )));
     }
     Ok(done)
+}
+
+/// What a stage has to know of the pauses that a schedule expects; `None` if statements do not pause.
+fn pause_plan<'a>(
+    granularity: Granularity,
+    rows: impl Iterator<Item = &'a str>,
+) -> Option<PausePlan> {
+    if granularity == Granularity::Statement {
+        return None;
+    }
+    let mut tables: Vec<String> = rows
+        .filter_map(|row| Some(row.split_once(" (")?.0.to_owned()))
+        .collect();
+    tables.sort();
+    tables.dedup();
+    Some(PausePlan { tables })
 }
 
 /// An outcome by itself, as files write it.
@@ -169,7 +204,20 @@ pub(super) fn pinned(
         })
         .collect();
     let setup = case.setup.as_ref().map(|text| &*text.text);
-    let cast = Cast::open(stage, setup, parts.collect(), &victims)?;
+    let plan = pause_plan(
+        pinned.granularity,
+        pinned.events.iter().flat_map(|event| {
+            let then = event.expected.then.iter().map(|(.., outcome)| outcome);
+            [&event.expected.own]
+                .into_iter()
+                .chain(then)
+                .filter_map(|outcome| match outcome {
+                    Expected::Pauses(row) => row.as_deref(),
+                    _ => None,
+                })
+        }),
+    );
+    let cast = Cast::open(stage, setup, parts.collect(), &victims, plan)?;
     let scripts: Vec<Script> = pinned
         .processes
         .iter()
@@ -261,9 +309,10 @@ impl PinnedRun<'_, '_> {
     fn learn(&mut self, arrival: &Arrival) -> Result<(), ReplayError> {
         let process = self.cast.members[arrival.member].process;
         let now = || now_micros(self.elapsed_micros);
-        let answer = match &arrival.answer {
-            stage::Answer::Exec(result) => Answer::Exec(result.clone()),
-            stage::Answer::Batch(result) => Answer::Batch(result.clone()),
+        let answer = match &arrival.came {
+            Came::Answer(stage::Answer::Exec(result)) => Answer::Exec(result.clone()),
+            Came::Answer(stage::Answer::Batch(result)) => Answer::Batch(result.clone()),
+            Came::Pause(_) => return Ok(()),
         };
         let state = &mut self.states[process];
         Ok(self.scripts[process].fixed_done(arrival.sent.index, state, &answer, &now)?)
@@ -281,6 +330,7 @@ impl PinnedRun<'_, '_> {
                 session_label(&self.pinned.processes, SessionRef { process, session })
             }
             Choice::Resume(s)
+            | Choice::Continue(s)
             | Choice::Deadlock(s)
             | Choice::Expire(s)
             | Choice::Notice(s)
@@ -315,6 +365,19 @@ impl PinnedRun<'_, '_> {
                 let choice = Choice::Lose(process_id(process), RequestId(0), loss);
                 (Move::Lose(member, sent.clone(), loss), choice, sent)
             }
+            PinnedAction::Observe(observer) => {
+                let sql = self.pinned.observers[observer].sql.text.clone();
+                let sent = Sent {
+                    step: Some(event.token.clone()),
+                    index: 0,
+                    statement: Statement {
+                        sql: sql.clone(),
+                        args: Vec::new(),
+                        batch: false,
+                    },
+                };
+                (Move::Observe(sql), Choice::Advance(0), Some(sent))
+            }
             PinnedAction::Advance(by) => {
                 let micros = by.as_micros() as i64;
                 self.elapsed_micros += micros;
@@ -336,6 +399,11 @@ impl PinnedRun<'_, '_> {
             PinnedAction::Kill(session) => {
                 let member = self.member(session);
                 (Move::Kill(member), Choice::Kill(session_id(member)), None)
+            }
+            PinnedAction::Continue(session) => {
+                let member = self.member(session);
+                let choice = Choice::Continue(session_id(member));
+                (Move::Continue(member), choice, None)
             }
             PinnedAction::Late(session) => {
                 let member = self.member(session);
@@ -490,7 +558,11 @@ fn events(
     sent: Option<Sent>,
     done: &Done,
 ) -> Vec<Event> {
-    let sends = matches!(choice, Choice::Step(..) | Choice::Lose(..));
+    // An observer's look is a move of the clock by nothing.
+    let sends = matches!(
+        choice,
+        Choice::Step(..) | Choice::Lose(..) | Choice::Advance(0)
+    );
     let mut events = vec![Event {
         choice,
         actor,
@@ -533,7 +605,16 @@ pub(super) fn file(
         .filter(|event| matches!(event.choice, Choice::Deadlock(_)))
         .filter_map(|event| labels.iter().position(|label| *label == *event.actor))
         .collect();
-    let cast = Cast::open(stage, file.setup.as_deref(), parts, &victims)?;
+    let rows = file
+        .schedule
+        .events
+        .iter()
+        .filter_map(|event| match &event.outcome {
+            Some(Outcome::Pauses(row)) => Some(&**row),
+            _ => None,
+        });
+    let plan = pause_plan(file.granularity, rows);
+    let cast = Cast::open(stage, file.setup.as_deref(), parts, &victims, plan)?;
     let mut run = FileRun {
         file,
         cast,
@@ -654,6 +735,7 @@ impl FileRun<'_, '_> {
                 Move::Notice(self.cast.members[member].process, None)
             }
             (Choice::Kill(_), _) => Move::Kill(self.member(&event.actor, None)),
+            (Choice::Continue(_), _) => Move::Continue(self.member(&event.actor, None)),
             (Choice::Late(_), _) => Move::Late(self.member(&event.actor, None)),
             (Choice::Resume(_), _) => Move::Due(self.member(&event.actor, None), Due::Resume),
             (Choice::Deadlock(_), _) => Move::Due(self.member(&event.actor, None), Due::Deadlock),
@@ -705,6 +787,7 @@ fn token(event: &Event) -> Arc<str> {
         Choice::Advance(micros) => return format!("+{}ms", micros / 1000).into(),
         Choice::Step(..) => "",
         Choice::Resume(_) => "resumes ",
+        Choice::Continue(_) => "continues ",
         Choice::Deadlock(_) => "deadlock ",
         Choice::Expire(_) => "timer ",
         Choice::Crash(_) => "crash ",

@@ -28,6 +28,8 @@ pub(crate) struct Schema {
     pub(crate) enums: BTreeMap<EnumId, Arc<EnumType>>,
     /// The names of trigger functions.
     pub(crate) functions: BTreeSet<Arc<str>>,
+    /// The names of installed extensions.
+    pub(crate) extensions: BTreeSet<Arc<str>>,
 }
 
 /// One change of the schema.
@@ -41,6 +43,8 @@ pub(crate) enum Edit {
     Enum(Arc<EnumType>),
     /// Adds a trigger function, or removes it.
     Function(Arc<str>, bool),
+    /// Installs an extension.
+    Extension(Arc<str>),
     /// Removes a table or a sequence.
     Drop(RelationId),
     /// Removes an enumeration.
@@ -95,6 +99,9 @@ impl Schema {
             }
             Edit::Function(name, false) => {
                 self.functions.remove(name);
+            }
+            Edit::Extension(name) => {
+                self.extensions.insert(Arc::clone(name));
             }
             Edit::Drop(id) => {
                 self.tables.remove(id);
@@ -165,6 +172,10 @@ impl Schema {
 impl catalog::Catalog for Schema {
     fn trigger_function(&self, name: &str) -> bool {
         self.functions.contains(name)
+    }
+
+    fn extension(&self, name: &str) -> bool {
+        self.extensions.contains(name)
     }
 
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {

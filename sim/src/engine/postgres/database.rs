@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rowlock_model::schedule::SessionId;
+use rowlock_model::schedule::{Granularity, SessionId};
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Notice, Reply, Row, Value};
 use rustc_hash::FxHashMap;
 
@@ -13,7 +13,7 @@ use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{Store, errors};
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Progress, Request, StatementId, Wait,
+    Answer, Database, Footprint, Internal, Mark, Pause, Progress, Request, StatementId, Wait,
 };
 use crate::plan::types::Type;
 use crate::sql;
@@ -159,6 +159,7 @@ impl Postgres {
         let progress = match result {
             Ok(answer) => Progress::Done(answer),
             Err(waiting) => {
+                let pauses = matches!(waiting, Waiting::Pause(_));
                 let since_micros = self.store.now_micros();
                 self.store.snapshot_persists();
                 self.store.session_mut(session).flight = Some(Rc::new(Flight {
@@ -172,7 +173,10 @@ impl Postgres {
                     told: work.attempt.told,
                     opened: work.attempt.opened,
                 }));
-                return Progress::Waits;
+                return match pauses {
+                    true => Progress::Pauses,
+                    false => Progress::Waits,
+                };
             }
         };
         self.rest(session);
@@ -520,7 +524,7 @@ impl Database for Postgres {
     fn internal(&mut self, event: Internal) -> Progress {
         self.store.view_changes();
         match event {
-            Internal::Resume(session) => self.resume(session),
+            Internal::Resume(session) | Internal::Continue(session) => self.resume(session),
             Internal::Deadlock(session) => match self.store.check_deadlock(session) {
                 DeadlockCheck::Hard(deadlock) => {
                     let error = self.deadlock_error(&deadlock);
@@ -546,7 +550,11 @@ impl Database for Postgres {
                 continue;
             }
             if let Some(flight) = &state.flight {
+                if matches!(flight.waiting, Waiting::Pause(_)) {
+                    out.push(Internal::Continue(session));
+                }
                 let ready = match &flight.waiting {
+                    Waiting::Pause(_) => false,
                     Waiting::Lock => self.store.is_granted(session),
                     Waiting::Safety => self.store.safety(session).is_some(),
                     Waiting::Sleep(until) => *until <= now,
@@ -611,6 +619,25 @@ impl Database for Postgres {
         waits
     }
 
+    fn set_granularity(&mut self, granularity: Granularity) -> Result<(), DbError> {
+        self.store.set_pauses(granularity == Granularity::Row);
+        Ok(())
+    }
+
+    fn pauses(&self) -> Vec<Pause> {
+        let pause = |session: SessionId| {
+            let flight = self.store.session(session).flight.as_ref()?;
+            match flight.waiting {
+                Waiting::Pause(version) => Some(Pause {
+                    session,
+                    before: self.store.row_name(version),
+                }),
+                _ => None,
+            }
+        };
+        self.sessions().filter_map(pause).collect()
+    }
+
     fn now_micros(&self) -> i64 {
         self.store.now_unrecorded()
     }
@@ -652,7 +679,7 @@ impl Database for Postgres {
         match progress {
             Progress::Done(Answer::Exec(result)) => Ok(result?.rows.to_vec()),
             Progress::Done(Answer::Batch(_)) => unreachable!("a statement was sent"),
-            Progress::Waits => Err(DbError::unsupported(
+            Progress::Waits | Progress::Pauses => Err(DbError::unsupported(
                 "a property's query that waits for a lock",
                 None,
             )),

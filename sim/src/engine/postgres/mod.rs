@@ -15,6 +15,7 @@ mod journal;
 mod lock;
 mod object;
 mod order;
+mod pause;
 mod row_lock;
 mod session;
 mod settings;
@@ -26,6 +27,7 @@ mod transaction;
 mod version;
 mod write;
 mod xact;
+mod xmax;
 
 #[cfg(test)]
 mod tests;
@@ -44,12 +46,13 @@ pub use self::order::{compare_keys, compare_values};
 pub use self::row_lock::{Follow, LockOutcome, RowLock};
 pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;
-pub use self::ssi::{ReadLock, Ssi};
+pub use self::ssi::{Filled, ReadLock, Ssi};
 pub use self::store::Store;
 use self::transaction::pid;
 pub use self::version::{Birth, Death, Hold, Holder, Version, VersionId};
 pub use self::write::{UniqueCheck, WriteOutcome};
 pub use self::xact::{Level, Owner, Xact};
+pub use self::xmax::{LockedRow, Mark, Xmax};
 pub use crate::plan::catalog::RelationId as RelId;
 
 /// A transaction id. Handed out at a transaction's or savepoint's first write.

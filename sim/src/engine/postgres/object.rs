@@ -64,6 +64,8 @@ pub struct Counters {
     pub committed: u64,
     /// The last SERIALIZABLE transaction's number.
     pub sxact: u64,
+    /// The last multixact's number.
+    pub multi: u32,
     /// The last instant at which a SERIALIZABLE transaction was prepared or committed.
     pub instant: u64,
 }
@@ -82,6 +84,7 @@ impl world::Object for Object {
                     let counters = world.counters();
                     digest.word(u64::from(counters.xid));
                     digest.word(counters.position);
+                    digest.word(u64::from(counters.multi));
                 }
             }
             Object::Catalog(catalog) => {

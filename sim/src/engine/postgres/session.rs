@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Isolation, Reply, TransactionStatus};
 
 use super::settings::{SettingStack, Settings};
-use super::{Object, RelId, Run, Snapshot};
+use super::{Object, RelId, Run, Snapshot, VersionId};
 use crate::database::{Answer, Request};
 use crate::world::{Digest, World};
 
@@ -83,6 +83,8 @@ pub(crate) enum Waiting {
     Lock,
     /// A snapshot that is safe (`SERIALIZABLE READ ONLY DEFERRABLE`).
     Safety,
+    /// Nothing: it pauses before it locks this row.
+    Pause(VersionId),
     /// The clock (`pg_sleep`), until this time.
     Sleep(i64),
     /// Nothing any more: cancelled or terminated by somebody, this is the answer.
@@ -274,6 +276,8 @@ impl Flight {
         match &self.waiting {
             Waiting::Lock => digest.write_u8(0),
             Waiting::Safety => digest.write_u8(3),
+            // The journal says where.
+            Waiting::Pause(_) => digest.write_u8(4),
             Waiting::Sleep(until) => {
                 digest.write_u8(1);
                 until.hash(digest);

@@ -251,7 +251,7 @@ impl Postgres {
                 tag: Arc::clone(&planned.tag),
                 notices,
             }),
-            Err(stop) => Err(halt(stop, sleeps_until)),
+            Err(stop) => Err(halt(stop, sleeps_until, &attempt.run)),
         }
     }
 
@@ -372,7 +372,7 @@ impl Postgres {
         );
         let result = exec.fire_deferred(&now);
         attempt.run = exec.run;
-        result.map_err(|stop| halt(stop, None))?;
+        result.map_err(|stop| halt(stop, None, &attempt.run))?;
         let state = self.store.session_mut(session);
         Rc::make_mut(&mut state.deferred).retain(|d| !which(d));
         Ok(())
@@ -450,11 +450,12 @@ impl Postgres {
     }
 }
 
-fn halt(stop: Stop, sleeps_until: Option<i64>) -> Halt {
+fn halt(stop: Stop, sleeps_until: Option<i64>, run: &Run) -> Halt {
     match stop {
-        Stop::Wait => Halt::Wait(match sleeps_until {
-            Some(until) => Waiting::Sleep(until),
-            None => Waiting::Lock,
+        Stop::Wait => Halt::Wait(match (sleeps_until, run.position()) {
+            (Some(until), _) => Waiting::Sleep(until),
+            (None, Some(super::Suspended::Pause(version))) => Waiting::Pause(*version),
+            (None, _) => Waiting::Lock,
         }),
         Stop::Error(error) => Halt::Error(error),
     }

@@ -43,6 +43,8 @@ pub struct Store {
     slots: Vec<(Slot, Slot)>,
     /// Whether anybody looks at the server's views.
     pub(super) has_viewers: bool,
+    /// Whether statements pause before row locks.
+    pub(super) pauses: bool,
 }
 
 const SERVER: Slot = Slot(0);
@@ -67,6 +69,7 @@ impl Store {
             world,
             slots: Vec::new(),
             has_viewers: false,
+            pauses: false,
         }
     }
 

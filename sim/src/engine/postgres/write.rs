@@ -174,7 +174,11 @@ impl Store {
             return Ok(outcome);
         }
         let mut state = match run.take_suspended() {
-            None => WriteState::default(),
+            None => {
+                self.pause_before(run, snapshot, version)?;
+                WriteState::default()
+            }
+            Some(Suspended::Pause(_)) => WriteState::default(),
             Some(Suspended::Write(state)) => {
                 self.finish_wait(run.session);
                 state

@@ -394,6 +394,13 @@ impl Store {
                 _ => self.drop_holds(version, session, depth),
             }
         }
+        let emptied = levels.iter().flat_map(|level| &level.truncated);
+        let emptied = emptied.filter(|version| self.world.is_present(**version));
+        let mut tables: Vec<RelId> = emptied.map(|v| self.version(*v).table).collect();
+        tables.dedup();
+        for table in tables {
+            self.refill(table);
+        }
         for rel in levels.iter().flat_map(|level| level.created.iter().rev()) {
             self.remove_relation(*rel);
         }

@@ -104,6 +104,7 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
             .collect(),
         Ddl::Truncate { tables, .. } => exclusive(tables),
         Ddl::CreateSequence { .. }
+        | Ddl::CreateExtension { .. }
         | Ddl::CreateEnum(_)
         | Ddl::CreateFunction(_)
         | Ddl::DropFunctions(_)
@@ -178,6 +179,20 @@ impl Exec<'_> {
                     ..EnumType::clone(labels)
                 })));
             }
+            Ddl::CreateExtension {
+                name,
+                if_not_exists,
+            } => match (self.schema.extensions.contains(name), if_not_exists) {
+                (false, _) => self.edit(Edit::Extension(Arc::clone(name))),
+                (true, true) => self.notice(
+                    "NOTICE",
+                    format!("extension \"{name}\" already exists, skipping"),
+                ),
+                (true, false) => {
+                    let message = format!("extension \"{name}\" already exists");
+                    return Err(DbError::postgres("42710", message).into());
+                }
+            },
             Ddl::CreateFunction(name) => self.edit(Edit::Function(Arc::clone(name), true)),
             Ddl::DropFunctions(names) => self.drop_functions(names)?,
             Ddl::AlterTable { table, actions } => {

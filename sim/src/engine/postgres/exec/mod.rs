@@ -49,7 +49,8 @@ pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
 use super::{
-    Follow, IndexKeyValues, LockOutcome, RelId, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy,
+    Follow, IndexKeyValues, LockOutcome, RelId, RowLock, Run, Snapshot, Stop, Store, VersionId,
+    WaitPolicy,
 };
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};

@@ -145,7 +145,11 @@ impl Store {
         let mut places: Vec<(RelId, Vec<LockMode>)> = Vec::new();
         for (tag, mode) in self.spelled_out(session) {
             let place = match tag {
-                Tag::Relation(rel) if tag.is_weak(mode) && !is_shared(rel) && !xact.common.contains(&(tag, mode)) => {
+                Tag::Relation(rel)
+                    if tag.is_weak(mode)
+                        && !is_shared(rel)
+                        && !xact.common.contains(&(tag, mode)) =>
+                {
                     match places.iter().position(|(held, _)| *held == rel) {
                         None if places.len() < FAST_RELATIONS => {
                             places.push((rel, Vec::new()));

@@ -19,9 +19,9 @@ use rowlock_model::schedule::SessionId;
 
 pub(super) use self::acquire::{Request, deadlock_error};
 pub use self::deadlock::{Deadlock, DeadlockCheck};
-pub use self::queue::{LockQueue, Waiter};
 pub use self::listing::HeldLock;
 pub(super) use self::listing::{SHARED, is_shared};
+pub use self::queue::{LockQueue, Waiter};
 use super::{Key, Object, RelId, Store, VersionId, Xid};
 pub use crate::sql::control::TableLockMode as LockMode;
 use crate::world::{Digest, World};

@@ -74,6 +74,7 @@ fn waits_for(
     let event = match state.flight.as_ref().map(|flight| &flight.waiting) {
         None if reads => return (None, None),
         None | Some(Waiting::Nothing(_)) => ("Client", "ClientRead"),
+        Some(Waiting::Pause(_)) => return (None, None),
         Some(Waiting::Safety) => ("IPC", "SafeSnapshot"),
         Some(Waiting::Sleep(_)) => ("Timeout", "PgSleep"),
         Some(Waiting::Lock) => match store.awaited(session) {

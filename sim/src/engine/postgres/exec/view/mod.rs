@@ -1,9 +1,10 @@
-//! The system views that are modelled: `pg_locks` and `pg_stat_activity`.
+//! The system views that are modelled: `pg_locks`, `pg_stat_activity`, and `pgrowlocks`.
 //!
 //! Reading one is a volatile read: a statement that waits and goes on sees what it saw.
 
 mod activity;
 mod locks;
+mod row_locks;
 
 use std::sync::Arc;
 
@@ -115,16 +116,7 @@ impl Exec<'_> {
             };
             Ok(Value::Array(rows.into()))
         })?;
-        let Value::Array(rows) = recorded else {
-            unreachable!("a view was recorded as {recorded:?}")
-        };
-        Ok(rows
-            .iter()
-            .map(|row| match row {
-                Value::Array(row) => Arc::clone(row),
-                other => unreachable!("a view's row was recorded as {other:?}"),
-            })
-            .collect())
+        Ok(unpacked(recorded))
     }
 
     /// Who looks at a view has it locked, and sees that.
@@ -138,4 +130,17 @@ impl Exec<'_> {
                 .note_lock(self.session, Tag::Relation(relation), LockMode::AccessShare);
         }
     }
+}
+
+/// The rows of a view, as the journal has them.
+fn unpacked(recorded: Value) -> Vec<Row> {
+    let Value::Array(rows) = recorded else {
+        unreachable!("a view was recorded as {recorded:?}")
+    };
+    rows.iter()
+        .map(|row| match row {
+            Value::Array(row) => Arc::clone(row),
+            other => unreachable!("a view's row was recorded as {other:?}"),
+        })
+        .collect()
 }
