@@ -216,8 +216,9 @@ pub(crate) struct Spec {
 /// Where schedules are run.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Target {
-    /// postgres or sqlite (a throwaway server; for postgres the server of ROWLOCK_POSTGRES_URL, if
-    /// that is set), sim (the simulator), or the URL of a disposable database
+    /// postgres, mysql, mariadb (also mariadb:11.8) or sqlite (a throwaway server; for postgres the
+    /// server of ROWLOCK_POSTGRES_URL, if that is set), sim (the simulator), or the URL of a
+    /// disposable database
     #[arg(
         long,
         value_name = "SERVER",

@@ -96,7 +96,13 @@ impl Target {
             .postgres_url
             .as_deref()
             .filter(|_| args.on == "postgres");
-        let live = url.unwrap_or(&args.on).parse();
+        let live = url.unwrap_or(&args.on).parse::<Live>();
+        if let (Some(_), Ok(live)) = (url, &live)
+            && live.dialect() != Dialect::Postgres
+        {
+            let message = format!("ROWLOCK_POSTGRES_URL: a URL of {}", live.dialect());
+            return Err(Failure::Usage(message));
+        }
         live.map(Target::Live).map_err(|e| {
             let place = if url.is_some() {
                 "ROWLOCK_POSTGRES_URL"
@@ -270,7 +276,9 @@ mod tests {
     #[test]
     fn no_message_repeats_a_password() {
         for on in [
-            "mysql://me:s3cret@db/x",
+            "oracle://me:s3cret@db/x",
+            "mysql://me:s3cret@:x",
+            "mysql:9s3cret@db/x",
             "me:s3cret@db/x",
             "postgres://me:s3cret@:x",
         ] {

@@ -1,11 +1,10 @@
 //! The stage on PostgreSQL.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{DbError, ErrorClass, Isolation, Reply, Session, Value};
+use rowlock_model::{DbError, Dialect, ErrorClass, Isolation, Reply, Session, Value};
 use rowlock_scenarios::stage::{Blocked, StageError};
 
 use super::{DeadlockTimeouts, failed, failure};
@@ -119,6 +118,10 @@ impl PostgresStage {
         &self.target
     }
 
+    pub(super) fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
     pub(super) fn version(&self) -> String {
         self.version.clone()
     }
@@ -187,18 +190,7 @@ impl PostgresStage {
             .await
             .map_err(failed("cannot connect for the set-up"))?;
         for script in setup {
-            let batch = session.batch(script).await;
-            match batch.map(|batch| batch.error) {
-                Ok(None) => {}
-                Ok(Some(error)) | Err(error) => {
-                    return Err(failure(format!(
-                        "set-up failed: error {}: {}{}",
-                        error.code,
-                        error.message,
-                        place(script, error.position)
-                    )));
-                }
-            }
+            super::run_setup_script(&mut session, script).await?;
         }
         session
             .close()
@@ -242,8 +234,8 @@ impl PostgresStage {
     }
 
     /// How long to wait for a deadlock to be found.
-    pub(super) fn victim_timeout(&self) -> Duration {
-        self.timeouts.victim + Duration::from_secs(10)
+    pub(super) fn victim_timeout(&self) -> Result<Duration, StageError> {
+        Ok(self.timeouts.victim + Duration::from_secs(10))
     }
 
     pub(super) async fn plan_victims(
@@ -412,20 +404,6 @@ fn describe(row: &[Value], holder: Option<&str>) -> String {
 
 fn quote_identifier(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// `, at "..."`: the text where an error points.
-fn place(script: &str, position: Option<usize>) -> String {
-    let mut place = String::new();
-    if let Some(rest) = position.and_then(|p| script.get(p..)) {
-        let line = rest.lines().next().unwrap_or("");
-        let _ = write!(
-            place,
-            ", at `{}`",
-            line.chars().take(60).collect::<String>()
-        );
-    }
-    place
 }
 
 /// Leaves a database as `CREATE DATABASE` makes it, as far as schemas and large objects go.

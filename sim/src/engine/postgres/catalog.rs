@@ -269,6 +269,13 @@ impl Catalog {
         self.overlays.contains_key(&session)
     }
 
+    /// What the open transaction of one session has done belongs to another from now on.
+    pub(crate) fn hand_over(&mut self, from: SessionId, to: SessionId) {
+        if let Some(overlay) = self.overlays.remove(&from) {
+            self.overlays.insert(to, overlay);
+        }
+    }
+
     /// The session's transaction commits.
     pub(crate) fn commit(&mut self, session: SessionId) {
         let Some(overlay) = self.overlays.remove(&session) else {

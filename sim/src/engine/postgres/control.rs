@@ -10,6 +10,8 @@
 //! | `ROLLBACK` | warns | warns, rolls back | rolls back | rolls back |
 //! | `SAVEPOINT`, `RELEASE` | 25P01 | 25P01 | works | 25P02 |
 //! | `ROLLBACK TO` | 25P01 | 25P01 | works | works |
+//! | `PREPARE TRANSACTION` | warns, tag `ROLLBACK` | warns, prepares | prepares | rolls back, tag `ROLLBACK` |
+//! | `COMMIT PREPARED`, `ROLLBACK PREPARED` | works | 25001 | 25001 | 25P02 |
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -176,9 +178,11 @@ impl Postgres {
             } => self.prepare_named(session, name, types, statement),
             Control::Deallocate(name) => self.deallocate(session, name.as_deref()),
             Control::Execute { .. } => unreachable!("EXECUTE is resolved before"),
-            Control::PrepareTransaction(_)
-            | Control::CommitPrepared(_)
-            | Control::RollbackPrepared(_) => Err(refuse("two-phase commit", parsed)),
+            Control::PrepareTransaction(identifier) => {
+                self.prepare_transaction(session, identifier, attempt)
+            }
+            Control::CommitPrepared(identifier) => self.finish_prepared(block, identifier, true),
+            Control::RollbackPrepared(identifier) => self.finish_prepared(block, identifier, false),
             // Notifications come outside the answers to statements, which are all that a client of
             // the simulator sees; nothing else depends on who listens.
             Control::Listen(_) => Err(refuse("LISTEN (NOTIFY is; nobody hears it)", parsed)),
@@ -243,6 +247,49 @@ impl Postgres {
                 Ok(reply)
             }
         }
+    }
+
+    fn prepare_transaction(
+        &mut self,
+        session: SessionId,
+        identifier: &Arc<str>,
+        attempt: &mut Attempt,
+    ) -> Result<Reply, Halt> {
+        let block = self.store.session(session).block;
+        match block {
+            Block::Idle => Ok(warn(Reply::tag("ROLLBACK"), NO_TRANSACTION)),
+            Block::Failed => {
+                self.store.abort_block(session);
+                Ok(Reply::tag("ROLLBACK"))
+            }
+            Block::Implicit | Block::Open => {
+                self.open_transaction(session, attempt);
+                self.prepare(session, identifier, attempt)?;
+                let reply = Reply::tag("PREPARE TRANSACTION");
+                Ok(match block {
+                    Block::Implicit => warn(reply, NO_TRANSACTION),
+                    _ => reply,
+                })
+            }
+        }
+    }
+
+    /// `COMMIT PREPARED`, `ROLLBACK PREPARED`.
+    fn finish_prepared(
+        &mut self,
+        block: Block,
+        identifier: &str,
+        commits: bool,
+    ) -> Result<Reply, Halt> {
+        let tag = match commits {
+            true => "COMMIT PREPARED",
+            false => "ROLLBACK PREPARED",
+        };
+        if block != Block::Idle {
+            return Err(errors::not_in_transaction_block(tag).into());
+        }
+        self.store.finish_prepared(identifier, commits)?;
+        Ok(Reply::tag(tag))
     }
 
     fn block_and_modes(&self, session: SessionId) -> (Block, Modes) {

@@ -735,8 +735,9 @@ fn shows_numbers(sql: &str) -> bool {
 /// Whether a text may look at views of the whole server; wrong in one direction only, as
 /// [`shows_numbers`].
 fn shows_views(sql: &str) -> bool {
-    const SIGNS: [&str; 5] = [
+    const SIGNS: [&str; 6] = [
         "pg_locks",
+        "pg_prepared",
         "pg_stat_activity",
         "pgrowlocks",
         "blocking_pids",

@@ -408,6 +408,43 @@ pub(crate) fn constraint_not_deferrable(name: &str) -> DbError {
     DbError::postgres("42809", format!("constraint \"{name}\" is not deferrable"))
 }
 
+/// 22023: the identifier of a transaction to be prepared.
+pub(crate) fn long_identifier(identifier: &str) -> DbError {
+    DbError::postgres(
+        "22023",
+        format!("transaction identifier \"{identifier}\" is too long"),
+    )
+}
+
+/// 42710: a transaction is prepared under this identifier already.
+pub(crate) fn identifier_in_use(identifier: &str) -> DbError {
+    DbError::postgres(
+        "42710",
+        format!("transaction identifier \"{identifier}\" is already in use"),
+    )
+}
+
+/// 53200: `max_prepared_transactions`.
+pub(crate) fn too_many_prepared() -> DbError {
+    DbError::postgres("53200", "maximum number of prepared transactions reached")
+}
+
+/// 0A000: an advisory key is locked at session level and at transaction level.
+pub(crate) fn prepare_with_both_locks() -> DbError {
+    DbError::postgres(
+        "0A000",
+        "cannot PREPARE while holding both session-level and transaction-level locks on the same object",
+    )
+}
+
+/// 42704: no transaction is prepared under this identifier.
+pub(crate) fn not_prepared(identifier: &str) -> DbError {
+    DbError::postgres(
+        "42704",
+        format!("prepared transaction with identifier \"{identifier}\" does not exist"),
+    )
+}
+
 /// 26000: no such prepared statement.
 pub(crate) fn undefined_prepared(name: &str) -> DbError {
     DbError::postgres(

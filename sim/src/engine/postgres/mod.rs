@@ -16,6 +16,7 @@ mod lock;
 mod object;
 mod order;
 mod pause;
+mod prepared;
 mod row_lock;
 mod session;
 mod settings;
@@ -43,6 +44,7 @@ pub use self::lock::{
 };
 pub use self::object::{Counters, Key, Object};
 pub use self::order::{compare_keys, compare_values};
+pub use self::prepared::Prepared;
 pub use self::row_lock::{Follow, LockOutcome, RowLock};
 pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;

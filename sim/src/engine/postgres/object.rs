@@ -147,6 +147,8 @@ pub(super) mod name {
     pub(crate) const VIEWS: u64 = 7;
     /// The conflicts of SERIALIZABLE transactions.
     pub(crate) const CONFLICTS: u64 = 6;
+    /// The list of prepared transactions.
+    pub(crate) const PREPARED: u64 = 7;
 
     /// What a scan of a table finds: written by commits that wrote the table.
     pub(crate) fn table(rel: super::RelId) -> u64 {

@@ -77,7 +77,7 @@ const PLANNER_SWITCHES: [&str; 16] = [
 
 /// Settings of the server that may be set only to what they are already (value as `SHOW` prints it,
 /// other spellings of it).
-const FIXED: [(&str, &str, &[&str]); 10] = [
+const FIXED: [(&str, &str, &[&str]); 11] = [
     ("timezone", "UTC", &["utc", "etc/utc", "gmt"]),
     ("datestyle", "ISO, MDY", &["iso", "iso, mdy", "iso,mdy"]),
     ("intervalstyle", "postgres", &["postgres"]),
@@ -89,6 +89,8 @@ const FIXED: [(&str, &str, &[&str]); 10] = [
         "on",
         &["on", "off", "local", "true", "false"],
     ),
+    // `prepared::MOST_PREPARED`.
+    ("max_prepared_transactions", "10", &[]),
     ("server_version", "15.18", &[]),
     ("server_version_num", "150018", &[]),
     ("server_encoding", "UTF8", &[]),

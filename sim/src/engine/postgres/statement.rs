@@ -10,7 +10,7 @@ use rowlock_model::{Column, DbError, Isolation, Reply, Value};
 use super::catalog::Schema;
 use super::exec::{Exec, Info, Moment, locking_query};
 use super::session::{Block, Deferred, Modes, Transaction, Waiting};
-use super::{Postgres, RelId, Run, Snapshot, Stop, control, errors};
+use super::{Postgres, RelId, Run, Snapshot, Stop, Store, control, errors};
 use crate::plan::types::Type;
 use crate::plan::{Plan, PlanKind, lower};
 use crate::sql::{Statement, StatementKind};
@@ -380,16 +380,42 @@ impl Postgres {
 
     /// Commits the open transaction.
     pub(super) fn commit(&mut self, session: SessionId, attempt: &mut Attempt) -> Result<(), Halt> {
+        self.check_end(session, attempt, |_| Ok(()))?;
+        self.store.commit_block(session);
+        Ok(())
+    }
+
+    /// Prepares the open transaction for a commit by anybody.
+    pub(super) fn prepare(
+        &mut self,
+        session: SessionId,
+        identifier: &Arc<str>,
+        attempt: &mut Attempt,
+    ) -> Result<(), Halt> {
+        self.check_end(session, attempt, |store| {
+            store.check_prepare(session, identifier)
+        })?;
+        self.store.prepare_block(session, identifier);
+        Ok(())
+    }
+
+    /// What a transaction must pass before it can be committed: deferred checks, those of
+    /// SERIALIZABLE, and then what else there is.
+    fn check_end(
+        &mut self,
+        session: SessionId,
+        attempt: &mut Attempt,
+        last: impl FnOnce(&mut Store) -> Result<(), DbError>,
+    ) -> Result<(), Halt> {
         let checked = self
             .run_deferred(session, attempt, |_| true)
-            .and_then(|()| Ok(self.store.ssi_prepare(session)?));
+            .and_then(|()| Ok(self.store.ssi_prepare(session)?))
+            .and_then(|()| Ok(last(&mut self.store)?));
         if let Err(Halt::Error(_)) = &checked {
             // A commit that fails is a rollback, and the block is over.
             self.store.abort_block(session);
         }
-        checked?;
-        self.store.commit_block(session);
-        Ok(())
+        checked
     }
 
     /// `EXECUTE`: the prepared statement with its arguments.

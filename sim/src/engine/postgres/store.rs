@@ -5,7 +5,8 @@ use std::hash::Hash;
 use rowlock_model::schedule::SessionId;
 
 use super::object::{Key, Object, name};
-use super::{Catalog, RelId, SessionState, Ssi, VersionId, Xact};
+use super::prepared::{FIRST_SEAT, is_seat};
+use super::{Catalog, Prepared, RelId, SessionState, Ssi, VersionId, Xact};
 use crate::database::{Footprint, Mark};
 use crate::world::{Digest, Slot, World};
 
@@ -19,6 +20,8 @@ pub struct Server {
     /// Commits that some kept snapshot does not see, oldest first, with the versions that they made
     /// or ended.
     pub recent: Vec<(u64, Vec<VersionId>)>,
+    /// The prepared transactions.
+    pub prepared: Vec<Prepared>,
 }
 
 impl Server {
@@ -26,6 +29,7 @@ impl Server {
         // Recent commits count through the versions that carry them.
         time_digest(self.now_micros, digest);
         self.sessions.hash(digest);
+        self.digest_prepared(digest);
     }
 }
 
@@ -58,6 +62,7 @@ impl Store {
             now_micros,
             sessions: 0,
             recent: Vec::new(),
+            prepared: Vec::new(),
         };
         let slot = world.create(None, Object::Server(server));
         assert_eq!(slot, SERVER);
@@ -132,14 +137,12 @@ impl Store {
     /// Opens a session.
     ///
     /// # Panics
-    /// If there are 255 already.
+    /// If there are 192 already.
     pub fn open_session(&mut self, state: SessionState) -> SessionId {
         let server = self.server_mut();
         let session = SessionId(server.sessions);
-        server.sessions = server
-            .sessions
-            .checked_add(1)
-            .expect("fewer than 256 sessions");
+        assert!(!is_seat(session), "fewer than {FIRST_SEAT} sessions");
+        server.sessions += 1;
         let state = self
             .world
             .create(Some(Key::Session(session)), Object::Session(session, state));
@@ -184,6 +187,7 @@ impl Store {
     pub(super) fn xact_slot(&self, session: SessionId) -> Slot {
         match self.slots.get(usize::from(session.0)) {
             Some((_, xact)) => *xact,
+            None if is_seat(session) => self.seat_slot(session),
             None => panic!("{session:?} was never opened"),
         }
     }
@@ -302,8 +306,9 @@ impl Store {
         }
     }
 
+    /// All sessions that were ever opened, then those who stand for prepared transactions.
     pub(super) fn sessions_in(world: &World<Object>) -> impl Iterator<Item = SessionId> + use<> {
-        (0..Store::server_in(world).sessions).map(SessionId)
+        Store::server_in(world).everybody()
     }
 
     pub(super) fn xact_in(world: &World<Object>, session: SessionId) -> &Xact {

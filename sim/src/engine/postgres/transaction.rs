@@ -1,6 +1,7 @@
 //! Ends of transactions and sessions, for rows, locks, schema and settings alike.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rowlock_model::DbError;
 use rowlock_model::schedule::SessionId;
@@ -21,6 +22,14 @@ impl Store {
             self.catalog_mut().commit(session);
         }
         self.commit(session);
+        let state = self.session_mut(session);
+        state.settings.commit();
+        state.close_transaction();
+    }
+
+    /// Hands the open transaction of a session over under an identifier, and leaves the block.
+    pub(super) fn prepare_block(&mut self, session: SessionId, identifier: &Arc<str>) {
+        self.prepare(session, identifier);
         let state = self.session_mut(session);
         state.settings.commit();
         state.close_transaction();

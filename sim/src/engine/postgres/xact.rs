@@ -44,7 +44,8 @@ pub struct Level {
     pub locks: Vec<(Tag, LockMode)>,
 }
 
-/// The transaction of a session, present also while none is open (then empty).
+/// The transaction of a session, present also while none is open (then empty), or one that is
+/// prepared, with the number that stands for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xact {
     /// Whose it is.
@@ -211,8 +212,7 @@ impl Store {
     }
 
     pub(super) fn xid_owner_in(world: &World<Object>, xid: Xid) -> Option<Owner> {
-        let sessions = Store::server_in(world).sessions;
-        (0..sessions).map(SessionId).find_map(|session| {
+        Store::sessions_in(world).find_map(|session| {
             let Object::Xact(xact) = world.read(world.find(Key::Xact(session))?) else {
                 return None;
             };
@@ -428,7 +428,7 @@ impl Store {
 
     /// The versions that the levels from `depth` on made or hold, each once: those they touched, and
     /// newer ones to which an update by somebody carried their locks.
-    fn held_versions(&self, session: SessionId, depth: u8) -> Vec<VersionId> {
+    pub(super) fn held_versions(&self, session: SessionId, depth: u8) -> Vec<VersionId> {
         let levels = &self.xact(session).levels[usize::from(depth)..];
         let mut held: Vec<VersionId> = Vec::new();
         for version in levels.iter().flat_map(|level| &level.touched) {

@@ -136,7 +136,9 @@ impl Store {
                         members.sort_unstable();
                         let counters = self.world.counters_mut();
                         counters.multi += 1;
-                        Xmax::Many(counters.multi, members)
+                        let number = counters.multi;
+                        self.number_handed_out();
+                        Xmax::Many(number, members)
                     }
                 }
             }

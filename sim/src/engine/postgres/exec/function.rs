@@ -7,6 +7,7 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{DbError, Row, Value};
 
 use super::{Exec, Stop};
+use crate::engine::postgres::prepared::is_seat;
 use crate::engine::postgres::{
     AdvisoryKey, Entry, LockMode, LockScope, Store, Tag, WaitPolicy, errors, pid,
 };
@@ -423,7 +424,9 @@ fn blockers(store: &Store, session: SessionId) -> Vec<Value> {
         return Vec::new();
     }
     let blockers = store.blockers(session);
-    blockers.iter().map(|s| Value::Int(pid(*s))).collect()
+    // A prepared transaction has no process.
+    let process = |s: &SessionId| if is_seat(*s) { 0 } else { pid(*s) };
+    blockers.iter().map(|s| Value::Int(process(s))).collect()
 }
 
 /// The session with a process number, whether or not it was ever opened.

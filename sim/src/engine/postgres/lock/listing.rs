@@ -12,6 +12,7 @@ use rowlock_model::schedule::SessionId;
 
 use super::{LockMode, LockScope, Modes, Tag, WaitRecord};
 use crate::engine::postgres::object::{Key, name};
+use crate::engine::postgres::prepared::is_seat;
 use crate::engine::postgres::{Object, RelId, Store, Xid};
 
 /// How many relations a session can lock by its fast path.
@@ -118,8 +119,10 @@ impl Store {
         let mut fast = Vec::new();
         let mut common = Vec::new();
         // A session that connects later has an earlier place.
-        for at in (0..self.session_count()).rev() {
-            self.list_session(SessionId(at), &mut fast, &mut common);
+        let mut everybody: Vec<SessionId> = self.sessions().collect();
+        everybody.reverse();
+        for session in everybody {
+            self.list_session(session, &mut fast, &mut common);
         }
         common.sort_unstable();
         common.dedup();
@@ -146,7 +149,8 @@ impl Store {
         for (tag, mode) in self.spelled_out(session) {
             let place = match tag {
                 Tag::Relation(rel)
-                    if tag.is_weak(mode)
+                    if !is_seat(session)
+                        && tag.is_weak(mode)
                         && !is_shared(rel)
                         && !xact.common.contains(&(tag, mode)) =>
                 {
@@ -172,7 +176,7 @@ impl Store {
             fast.extend(rows.map(|mode| row(Tag::Relation(rel), mode, true)));
         }
         common.extend(self.awaited(session));
-        if xact.is_open() {
+        if xact.is_open() && !is_seat(session) {
             let tag = Tag::Virtual(session);
             let is_awaited = self.world.find(tag.key()).is_some();
             let to = if is_awaited { common } else { &mut *fast };
@@ -200,7 +204,9 @@ impl Store {
                 all.extend(own.map(|xid| (Tag::Transaction(*xid), LockMode::Exclusive)));
             }
         }
-        if let Some(flight) = &self.session(session).flight {
+        if !is_seat(session)
+            && let Some(flight) = &self.session(session).flight
+        {
             // An INSERT locks indexes for itself only.
             for table in &flight.opened {
                 let indexes = self.indexes_of(*table).into_iter();

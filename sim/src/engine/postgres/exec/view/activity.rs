@@ -4,6 +4,7 @@ use rowlock_model::Value;
 use rowlock_model::schedule::SessionId;
 
 use super::DATABASE;
+use crate::engine::postgres::prepared::is_seat;
 use crate::engine::postgres::session::{Block, SessionState, Waiting};
 use crate::engine::postgres::{Store, Tag, pid};
 
@@ -14,7 +15,7 @@ const QUERY_SIZE: usize = 1_023;
 pub(super) fn rows(store: &Store, reader: SessionId) -> Vec<Value> {
     store
         .sessions()
-        .filter(|session| store.session(*session).gone.is_none())
+        .filter(|session| !is_seat(*session) && store.session(*session).gone.is_none())
         .map(|session| row(store, session, session == reader))
         .collect()
 }

@@ -5,6 +5,7 @@ use rowlock_model::schedule::SessionId;
 
 use super::DATABASE;
 use crate::engine::postgres::lock::{is_shared, mode_name};
+use crate::engine::postgres::prepared::is_seat;
 use crate::engine::postgres::{AdvisoryKey, HeldLock, ReadLock, Store, Tag, pid};
 
 /// The rows, in the server's order as far as it has one.
@@ -56,8 +57,8 @@ fn held(store: &Store, lock: &HeldLock) -> Value {
             "advisory"
         }
     });
-    row[10] = virtual_xid(lock.session);
-    row[11] = Value::Int(pid(lock.session));
+    row[10] = virtual_xid(store.beginner(lock.session));
+    row[11] = process(lock.session, is_seat(lock.session));
     row[12] = Value::text(mode_name(lock.mode));
     row[13] = Value::Bool(lock.granted);
     row[14] = Value::Bool(lock.fast);
@@ -81,11 +82,19 @@ fn read(lock: &ReadLock) -> Value {
     row[3] = lock.page.map_or(Value::Null, int);
     row[4] = lock.item.map_or(Value::Null, int);
     row[10] = virtual_xid(lock.session);
-    row[11] = Value::Int(pid(lock.session));
+    row[11] = process(lock.session, lock.is_prepared);
     row[12] = Value::text("SIReadLock");
     row[13] = Value::Bool(true);
     row[14] = Value::Bool(false);
     Value::Array(row.into())
+}
+
+/// The process that has a lock; a prepared transaction has none.
+fn process(session: SessionId, is_prepared: bool) -> Value {
+    match is_prepared {
+        true => Value::Null,
+        false => Value::Int(pid(session)),
+    }
 }
 
 /// The virtual transaction id. Its second half counts a session's transactions on a server; here it

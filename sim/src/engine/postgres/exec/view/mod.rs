@@ -1,4 +1,5 @@
-//! The system views that are modelled: `pg_locks`, `pg_stat_activity`, and `pgrowlocks`.
+//! The system views that are modelled: `pg_locks`, `pg_prepared_xacts`, `pg_stat_activity`; and
+//! `pgrowlocks`.
 //!
 //! Reading one is a volatile read: a statement that waits and goes on sees what it saw.
 
@@ -12,14 +13,14 @@ use rowlock_model::{Row, Value};
 
 use super::{Exec, Stop};
 use crate::engine::postgres::lock::SHARED;
-use crate::engine::postgres::{LockMode, RelId, Tag};
+use crate::engine::postgres::{LockMode, Prepared, RelId, Tag};
 use crate::plan::catalog::{RelationId, VirtualTable};
 use crate::plan::types::Type;
 
 /// Name, number and columns of each view.
 type Definition = (&'static str, u32, &'static [(&'static str, Type)]);
 
-const VIEWS: [Definition; 2] = [
+const VIEWS: [Definition; 3] = [
     (
         "pg_locks",
         12_143,
@@ -40,6 +41,17 @@ const VIEWS: [Definition; 2] = [
             ("granted", Type::Bool),
             ("fastpath", Type::Bool),
             ("waitstart", Type::TimestampTz),
+        ],
+    ),
+    (
+        "pg_prepared_xacts",
+        12_090,
+        &[
+            ("transaction", Type::Xid),
+            ("gid", Type::Text),
+            ("prepared", Type::TimestampTz),
+            ("owner", Type::Name),
+            ("database", Type::Name),
         ],
     ),
     (
@@ -112,6 +124,7 @@ impl Exec<'_> {
         let recorded = run.once_value(|| {
             let rows: Vec<Value> = match &*view.name {
                 "pg_locks" => locks::rows(store),
+                "pg_prepared_xacts" => store.prepared().iter().map(prepared_row).collect(),
                 _ => activity::rows(store, *session),
             };
             Ok(Value::Array(rows.into()))
@@ -130,6 +143,17 @@ impl Exec<'_> {
                 .note_lock(self.session, Tag::Relation(relation), LockMode::AccessShare);
         }
     }
+}
+
+fn prepared_row(prepared: &Prepared) -> Value {
+    let row = [
+        Value::Int(i64::from(prepared.xid.0)),
+        Value::Text(Arc::clone(&prepared.identifier)),
+        Value::TimestampTz(prepared.at_micros),
+        Value::text("postgres"),
+        Value::text("rowlock"),
+    ];
+    Value::Array(row.into())
 }
 
 /// The rows of a view, as the journal has them.
