@@ -4,6 +4,7 @@
 //! statement was sent, [`settle`](Stage::settle) waits until every busy session has answered or is
 //! named as blocked by the server itself. A session that merely runs is waited for.
 
+mod gate;
 mod mysql;
 pub(crate) mod postgres;
 mod sqlite;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::select_all;
 use rowlock_model::schedule::{SessionId, Statement};
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Session};
-use rowlock_scenarios::stage::{Answer, Blocked, Completion, Stage, StageError};
+use rowlock_scenarios::stage::{Answer, Blocked, Completion, PausePlan, Paused, Stage, StageError};
 use tokio::runtime::Runtime;
 
 use crate::server::{MySqlServer, PostgresServer};
@@ -378,6 +379,12 @@ impl Stage for RealStage {
         if slot.busy.is_some() {
             return Err(failure(format!("session `{}` is busy", slot.label)));
         }
+        if let Server::Postgres(server) = &mut self.server {
+            let slot = &mut self.sessions[usize::from(session.0)];
+            self.runtime
+                .block_on(server.before(session, &mut slot.session, statement));
+        }
+        let slot = self.slot(session)?;
         slot.busy = Some(if statement.batch {
             Request::Batch(slot.session.start_batch(&statement.sql))
         } else {
@@ -422,6 +429,42 @@ impl Stage for RealStage {
         on!(&mut self.server, server => {
             self.runtime.block_on(server.plan_victims(victims, open))
         })
+    }
+
+    fn pause_at(&mut self, plan: &PausePlan) -> Result<(), StageError> {
+        let sessions = self.sessions.iter_mut().enumerate();
+        let open = sessions
+            .map(|(i, slot)| (session_id(i), &mut slot.session))
+            .collect();
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.pause_at(plan, open)),
+            server => {
+                let dialect = on!(server, server => server.dialect());
+                Err(failure(format!(
+                    "statements cannot be made to pause between row locks on a live {dialect}"
+                )))
+            }
+        }
+    }
+
+    fn paused(&mut self) -> Result<Vec<Paused>, StageError> {
+        let all = self.backends();
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.paused(&all)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn proceed(&mut self, session: SessionId) -> Result<(), StageError> {
+        let paused = self.paused()?;
+        if !paused.iter().any(|paused| paused.session == session) {
+            let label = &self.slot(session)?.label;
+            return Err(failure(format!("session `{label}` does not pause")));
+        }
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.proceed(session)),
+            _ => Ok(()),
+        }
     }
 
     fn drop_client(&mut self, session: SessionId) -> Result<(), StageError> {

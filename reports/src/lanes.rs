@@ -340,6 +340,9 @@ fn labels(frames: &[Frame]) -> Vec<&str> {
     labels
 }
 
+/// How much of what an observer sees is drawn.
+const OBSERVED_WIDTH: usize = 60;
+
 /// The text of an event that is drawn across all lanes.
 fn full_width(frame: &Frame) -> Option<String> {
     let actor = &frame.actor;
@@ -350,7 +353,8 @@ fn full_width(frame: &Frame) -> Option<String> {
         Kind::Advance(micros) => format!("the clock moves by {}", duration(micros)),
         Kind::Observe => {
             let outcome = frame.outcome.as_ref().map_or("", |said| &said.text);
-            format!("{}: {outcome}", frame.step.as_deref().unwrap_or_default())
+            let step = frame.step.as_deref().unwrap_or_default();
+            format!("{step} → {}", cut(outcome, OBSERVED_WIDTH))
         }
         Kind::Lose(loss) => {
             let how = match loss {

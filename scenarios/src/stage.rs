@@ -52,10 +52,30 @@ pub struct Paused {
     pub before: String,
 }
 
+/// One of several ways in which a server may go on, as a simulated stage took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Which way, from 0: the one that a stage takes by itself.
+    pub taken: u16,
+    /// How many there were.
+    pub of: u16,
+}
+
 /// What a stage has to know to let statements pause, before the first one is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PausePlan {
     /// The tables before whose rows statements pause in this schedule, as far as it says.
+    pub tables: Vec<String>,
+    /// The statements that pause.
+    pub statements: Vec<PausingStatement>,
+}
+
+/// A statement that pauses before row locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PausingStatement {
+    /// Its text as it is sent.
+    pub sql: String,
+    /// The tables whose rows it locks.
     pub tables: Vec<String>,
 }
 
@@ -98,6 +118,18 @@ pub trait Stage {
 
     /// Tells before the first statement which sessions will be deadlock victims in this schedule.
     fn plan_victims(&mut self, victims: &[SessionId]) -> Result<(), StageError>;
+
+    /// Where the server leaves open what happens next, a simulated stage takes these ways, one after
+    /// the other from the next [`reset`](Self::reset) on, and the first way after the last of them. A
+    /// live stage has no say in that.
+    fn decide(&mut self, ways: &[u16]) {
+        let _ = ways;
+    }
+
+    /// The decisions since the last reset. A live stage knows of none.
+    fn decisions(&self) -> Vec<Decision> {
+        Vec::new()
+    }
 
     /// From now on statements pause before they lock a row that their transaction does not hold yet.
     /// After [`reset`](Self::reset) and before the first statement; ends with the next reset.

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use rowlock_model::schedule::{Granularity, SessionId, Statement};
 use rowlock_model::{DbError, Dialect, Isolation, Reply};
-use rowlock_scenarios::stage::{Answer, Blocked, Completion, PausePlan, Paused, Stage, StageError};
+use rowlock_scenarios::stage::{
+    Answer, Blocked, Completion, Decision, PausePlan, Paused, Stage, StageError,
+};
 
 use crate::database::{self, Database, Internal, Progress, Request};
 
@@ -30,6 +32,11 @@ pub struct SimStage<D> {
     /// Sessions that wait, longest first.
     waiting: Vec<SessionId>,
     completions: Vec<Completion>,
+    /// Ways to take where the order is open.
+    ways: Vec<u16>,
+    decisions: Vec<Decision>,
+    /// Sessions whose deadlock check may be the one that fires.
+    victims: Vec<SessionId>,
 }
 
 impl<D: fmt::Debug> fmt::Debug for SimStage<D> {
@@ -67,6 +74,9 @@ impl<D: Database> SimStage<D> {
             seats: Vec::new(),
             waiting: Vec::new(),
             completions: Vec::new(),
+            ways: Vec::new(),
+            decisions: Vec::new(),
+            victims: Vec::new(),
         }
     }
 
@@ -130,19 +140,34 @@ impl<D: Database> SimStage<D> {
             .collect()
     }
 
-    /// The session that goes on next: a timer that is due, else `first`, else who waited longest.
-    fn next(&self, first: Option<SessionId>) -> Option<(SessionId, Internal)> {
-        let pending = self.pending();
+    /// What happens next: a timer that is due, else a session that goes on. Of several the order is
+    /// open: by itself the stage takes `first`, else who waited longest.
+    fn next(&mut self, first: Option<SessionId>) -> Option<(SessionId, Internal)> {
         let place = |session: SessionId| self.waiting.iter().position(|other| *other == session);
-        pending
-            .into_iter()
-            .filter(|(_, internal)| {
-                !matches!(internal, Internal::Deadlock(_) | Internal::Continue(_))
-            })
-            .min_by_key(|(session, internal)| {
-                let timer = matches!(internal, Internal::Expire(_));
-                (!timer, Some(*session) != first, place(*session), *session)
-            })
+        let mut pending = self.pending();
+        pending.retain(|(_, internal)| {
+            !matches!(internal, Internal::Deadlock(_) | Internal::Continue(_))
+        });
+        pending.sort_by_key(|(session, internal)| {
+            let timer = matches!(internal, Internal::Expire(_));
+            (!timer, Some(*session) != first, place(*session), *session)
+        });
+        match pending.first()? {
+            timer @ (_, Internal::Expire(_)) => Some(*timer),
+            _ => Some(pending[self.take_way(pending.len())]),
+        }
+    }
+
+    /// Decides between so many ways.
+    fn take_way(&mut self, of: usize) -> usize {
+        if of < 2 {
+            return 0;
+        }
+        let way = self.ways.get(self.decisions.len()).copied().unwrap_or(0);
+        let of = of as u16;
+        let taken = way.min(of - 1);
+        self.decisions.push(Decision { taken, of });
+        usize::from(taken)
     }
 
     /// Runs a query in a session of its own and leaves no trace of it.
@@ -180,6 +205,8 @@ impl<D: Database> Stage for SimStage<D> {
         self.seats.clear();
         self.waiting.clear();
         self.completions.clear();
+        self.decisions.clear();
+        self.victims.clear();
         for script in setup {
             let session = self.db.connect(None);
             let done = self
@@ -270,23 +297,34 @@ impl<D: Database> Stage for SimStage<D> {
     }
 
     fn deadlock(&mut self, victim: SessionId) -> Result<Vec<Completion>, StageError> {
-        let found = self.pending().into_iter().find(|pending| {
-            *pending
-                == (
-                    victim,
-                    Internal::Deadlock(self.seats[usize::from(victim.0)].id),
-                )
+        // Of several whose checks may fire, one fires first.
+        let victims = &self.victims;
+        let mut checks = self.pending();
+        checks.retain(|(session, internal)| {
+            let planned = *session == victim || victims.contains(session);
+            matches!(internal, Internal::Deadlock(_)) && planned
         });
-        let Some((_, internal)) = found else {
+        checks.sort_by_key(|(session, _)| (*session != victim, *session));
+        if checks.first().is_none_or(|(session, _)| *session != victim) {
             return Err(failure(format!("session {} is in no deadlock", victim.0)));
-        };
+        }
+        let (session, internal) = checks[self.take_way(checks.len())];
         let progress = self.db.internal(internal);
-        self.take(victim, progress);
+        self.take(session, progress);
         self.settle(None)
     }
 
-    fn plan_victims(&mut self, _: &[SessionId]) -> Result<(), StageError> {
+    fn plan_victims(&mut self, victims: &[SessionId]) -> Result<(), StageError> {
+        self.victims = victims.to_vec();
         Ok(())
+    }
+
+    fn decide(&mut self, ways: &[u16]) {
+        self.ways = ways.to_vec();
+    }
+
+    fn decisions(&self) -> Vec<Decision> {
+        self.decisions.clone()
     }
 
     fn pause_at(&mut self, _: &PausePlan) -> Result<(), StageError> {

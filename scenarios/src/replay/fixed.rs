@@ -1,6 +1,6 @@
 //! The two kinds of scripts, event by event.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::pinned::{Expected, Pinned, PinnedAction, SessionRef, session_label, s
 use crate::scenario::{Case, default_isolation};
 use crate::schedule::ScheduleFile;
 use crate::script::{Act, Answer, Script, ScriptState};
-use crate::stage::{self, PausePlan, Stage};
+use crate::stage::{self, PausePlan, PausingStatement, Stage};
 
 /// What an event does to the cast.
 enum Move {
@@ -151,20 +151,83 @@ fn perform(
     Ok(done)
 }
 
-/// What a stage has to know of the pauses that a schedule expects; `None` if statements do not pause.
-fn pause_plan<'a>(
-    granularity: Granularity,
-    rows: impl Iterator<Item = &'a str>,
-) -> Option<PausePlan> {
+/// What a stage has to know of the pauses that a schedule expects, each given by the text of its
+/// statement and its row; `None` if statements do not pause.
+fn pause_plan(granularity: Granularity, pauses: Vec<(String, String)>) -> Option<PausePlan> {
     if granularity == Granularity::Statement {
         return None;
     }
-    let mut tables: Vec<String> = rows
-        .filter_map(|row| Some(row.split_once(" (")?.0.to_owned()))
-        .collect();
-    tables.sort();
-    tables.dedup();
-    Some(PausePlan { tables })
+    let mut plan = PausePlan::default();
+    for (sql, row) in pauses {
+        let Some((table, _)) = row.rsplit_once(" (") else {
+            continue;
+        };
+        let table = table.to_owned();
+        if !plan.tables.contains(&table) {
+            plan.tables.push(table.clone());
+        }
+        match plan.statements.iter_mut().find(|s| s.sql == sql) {
+            Some(known) if known.tables.contains(&table) => {}
+            Some(known) => known.tables.push(table),
+            None => plan.statements.push(PausingStatement {
+                sql,
+                tables: vec![table],
+            }),
+        }
+    }
+    Some(plan)
+}
+
+/// The pauses that a pinned schedule expects, each with the statement in which it is.
+fn pinned_pauses(pinned: &Pinned, scripts: &[Script]) -> Vec<(String, String)> {
+    let text = |process: usize, step: usize| {
+        let state = scripts[process].start();
+        match scripts[process].fixed_act(step, &state, &|| 0) {
+            Act::Send(statement) => Some(statement.sql.to_string()),
+            _ => None,
+        }
+    };
+    let mut running: Vec<Option<(usize, usize)>> = vec![None; pinned.processes.len()];
+    let mut pauses = Vec::new();
+    for event in &pinned.events {
+        let own = match event.action {
+            PinnedAction::Step(process, step) => {
+                running[process] = Some((process, step));
+                running[process]
+            }
+            PinnedAction::Continue(session) | PinnedAction::Resume(session) => {
+                running[session.process]
+            }
+            _ => None,
+        };
+        let then = event.expected.then.iter();
+        let others = then.map(|(session, step, outcome)| (Some((session.process, *step)), outcome));
+        for (step, outcome) in std::iter::once((own, &event.expected.own)).chain(others) {
+            if let (Some((process, step)), Expected::Pauses(Some(row))) = (step, outcome)
+                && let Some(sql) = text(process, step)
+            {
+                pauses.push((sql, row.to_string()));
+            }
+        }
+    }
+    pauses
+}
+
+/// The pauses of a schedule file, each with the statement in which it is.
+fn file_pauses(file: &ScheduleFile) -> Vec<(String, String)> {
+    let mut running: BTreeMap<Arc<str>, String> = BTreeMap::new();
+    let mut pauses = Vec::new();
+    for event in &file.schedule.events {
+        if let Some(statement) = &event.statement {
+            running.insert(event.actor.clone(), statement.sql.to_string());
+        }
+        if let Some(Outcome::Pauses(row)) = &event.outcome
+            && let Some(sql) = running.get(&event.actor)
+        {
+            pauses.push((sql.clone(), row.clone()));
+        }
+    }
+    pauses
 }
 
 /// An outcome by itself, as files write it.
@@ -204,25 +267,13 @@ pub(super) fn pinned(
         })
         .collect();
     let setup = case.setup.as_ref().map(|text| &*text.text);
-    let plan = pause_plan(
-        pinned.granularity,
-        pinned.events.iter().flat_map(|event| {
-            let then = event.expected.then.iter().map(|(.., outcome)| outcome);
-            [&event.expected.own]
-                .into_iter()
-                .chain(then)
-                .filter_map(|outcome| match outcome {
-                    Expected::Pauses(row) => row.as_deref(),
-                    _ => None,
-                })
-        }),
-    );
-    let cast = Cast::open(stage, setup, parts.collect(), &victims, plan)?;
     let scripts: Vec<Script> = pinned
         .processes
         .iter()
         .filter_map(|process| Script::of(process, case.database))
         .collect();
+    let plan = pause_plan(pinned.granularity, pinned_pauses(pinned, &scripts));
+    let cast = Cast::open(stage, setup, parts.collect(), &victims, plan)?;
     let states = scripts.iter().map(Script::start).collect();
     let mut run = PinnedRun {
         pinned,
@@ -235,7 +286,13 @@ pub(super) fn pinned(
     };
     let mut steps = Vec::new();
     for number in 0..pinned.events.len() {
-        let step = run.event(number)?;
+        let step = match run.event(number) {
+            Ok(step) => step,
+            Err(error) => {
+                let so_far = Replay::conclude(server, steps, Vec::new());
+                return so_far.ended(error, stop_at_difference);
+            }
+        };
         let stop = step.verdict != StepVerdict::Same && stop_at_difference;
         steps.push(step);
         if stop {
@@ -605,15 +662,7 @@ pub(super) fn file(
         .filter(|event| matches!(event.choice, Choice::Deadlock(_)))
         .filter_map(|event| labels.iter().position(|label| *label == *event.actor))
         .collect();
-    let rows = file
-        .schedule
-        .events
-        .iter()
-        .filter_map(|event| match &event.outcome {
-            Some(Outcome::Pauses(row)) => Some(&**row),
-            _ => None,
-        });
-    let plan = pause_plan(file.granularity, rows);
+    let plan = pause_plan(file.granularity, file_pauses(file));
     let cast = Cast::open(stage, file.setup.as_deref(), parts, &victims, plan)?;
     let mut run = FileRun {
         file,
@@ -622,7 +671,13 @@ pub(super) fn file(
     };
     let mut steps = Vec::new();
     for number in 0..file.schedule.events.len() {
-        let step = run.event(number)?;
+        let step = match run.event(number) {
+            Ok(step) => step,
+            Err(error) => {
+                let so_far = Replay::conclude(server, steps, Vec::new());
+                return so_far.ended(error, stop_at_difference);
+            }
+        };
         let stop = step.verdict != StepVerdict::Same && stop_at_difference;
         steps.push(step);
         if stop {

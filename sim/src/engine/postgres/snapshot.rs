@@ -30,12 +30,10 @@ impl Store {
     /// [`drop_snapshot`](Self::drop_snapshot) or the end of the transaction.
     pub fn take_snapshot(&mut self, session: SessionId) -> Snapshot {
         let csn = self.world.counters().csn;
-        let xmin = match self.has_viewers() && self.xact(session).snapshots.is_empty() {
-            true => Some(self.xid_bounds().0),
-            false => self.xact(session).xmin,
-        };
+        if self.xact(session).snapshots.is_empty() {
+            self.note_xmin(session);
+        }
         let xact = self.xact_mut(session);
-        xact.xmin = xmin;
         xact.snapshots.push(csn);
         Snapshot {
             csn,
@@ -60,6 +58,14 @@ impl Store {
             snapshots.remove(at);
             self.forget_xmin(session);
             self.settle_commits();
+        }
+    }
+
+    /// A statement is analysed under a snapshot of its own already: while it waits for the lock of
+    /// its table, views show an `xmin`.
+    pub(super) fn note_xmin(&mut self, session: SessionId) {
+        if self.has_viewers() && self.xact(session).snapshots.is_empty() {
+            self.xact_mut(session).xmin = Some(self.xid_bounds().0);
         }
     }
 

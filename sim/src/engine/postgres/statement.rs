@@ -209,6 +209,9 @@ impl Postgres {
         if attempt.fresh {
             self.open_transaction(session, attempt);
         }
+        if attempt.fresh {
+            self.store.note_xmin(session);
+        }
         let types: Vec<Type> = args.iter().map(argument_type).collect();
         let (planned, stamp) = self.planned(session, parsed, &types);
         if !attempt.fresh && stamp != attempt.stamp && attempt.run.waits_for_table() {

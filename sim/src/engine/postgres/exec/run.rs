@@ -27,6 +27,7 @@ impl Exec<'_> {
         plan: &Plan,
         params: &[Value],
     ) -> Result<Done, Stop> {
+        self.lock_views();
         for lock in &plan.locks {
             self.lock_relation(lock.table.id, lock_mode(lock.mode))?;
         }

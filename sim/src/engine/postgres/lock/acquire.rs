@@ -59,7 +59,7 @@ impl Store {
                 true
             }
             Some(other) => panic!("{other:?} is suspended where a lock is asked for"),
-            None => match self.request(run.session, tag, mode, scope, policy, [None; 2]) {
+            None => match self.request_logged(run.session, tag, mode, scope, policy) {
                 Request::Granted => true,
                 Request::Refused => false,
                 Request::Queued => return Err(run.suspend(Suspended::Lock(tag, mode))),
@@ -68,6 +68,24 @@ impl Store {
         };
         run.record(Entry::Granted(granted));
         Ok(granted)
+    }
+
+    /// As [`request`](Self::request) for what a statement asks for itself. ACCESS EXCLUSIVE on a
+    /// relation is written to the log for standby servers, under a transaction id that is handed out
+    /// before any wait.
+    fn request_logged(
+        &mut self,
+        session: SessionId,
+        tag: Tag,
+        mode: LockMode,
+        scope: LockScope,
+        policy: WaitPolicy,
+    ) -> Request {
+        let is_logged = matches!(tag, Tag::Relation(_)) && mode == LockMode::AccessExclusive;
+        if is_logged && !self.holds(session, tag, mode) {
+            self.ensure_xid(session);
+        }
+        self.request(session, tag, mode, scope, policy, [None; 2])
     }
 
     /// Asks for a lock, and queues the request if it has to wait and may.

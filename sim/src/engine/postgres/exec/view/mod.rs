@@ -113,7 +113,6 @@ pub(crate) fn view_name(id: RelId) -> Option<Arc<str>> {
 impl Exec<'_> {
     /// The rows of a view now.
     pub(super) fn view_rows(&mut self, view: &VirtualTable) -> Result<Vec<Row>, Stop> {
-        self.lock_view(&view.name);
         self.store.view_is_read();
         let Exec {
             run,
@@ -132,15 +131,18 @@ impl Exec<'_> {
         Ok(unpacked(recorded))
     }
 
-    /// Who looks at a view has it locked, and sees that.
-    fn lock_view(&mut self, view: &str) {
-        let relations = view_id(view).into_iter().chain(match view {
-            "pg_stat_activity" => SHARED.map(|(_, id)| RelationId(id)).to_vec(),
-            _ => Vec::new(),
-        });
-        for relation in relations {
-            self.store
-                .note_lock(self.session, Tag::Relation(relation), LockMode::AccessShare);
+    /// Whoever looks at views has them locked, and sees that.
+    pub(super) fn lock_views(&mut self) {
+        let info = Arc::clone(&self.info);
+        for view in &info.views {
+            let reads = match &**view {
+                "pg_stat_activity" => SHARED.map(|(_, id)| RelationId(id)).to_vec(),
+                _ => Vec::new(),
+            };
+            for relation in view_id(view).into_iter().chain(reads) {
+                self.store
+                    .note_lock(self.session, Tag::Relation(relation), LockMode::AccessShare);
+            }
         }
     }
 }
