@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use rowlock_model::schedule::{SessionId, Statement};
-use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Session};
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Session, Value};
 use rowlock_scenarios::stage::{Answer, Blocked, Completion, PausePlan, Paused, Stage, StageError};
 use tokio::runtime::Runtime;
 
@@ -27,6 +27,9 @@ use sqlite::SqliteStage;
 
 /// How long a session may run without answering and without being blocked.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long sessions that were told to end may take.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often the server is asked at first, and at last, who is blocked.
 const POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
@@ -58,6 +61,10 @@ impl Default for DeadlockTimeouts {
 pub struct RealStage {
     // Before the runtime: sessions and servers go first.
     sessions: Vec<Slot>,
+    /// A statement is under way that may end other sessions.
+    terminates: bool,
+    /// Backends that are known to have ended.
+    ended: Vec<i64>,
     server: Server,
     runtime: Runtime,
 }
@@ -195,6 +202,8 @@ impl RealStage {
     fn with(server: Server, runtime: Runtime) -> RealStage {
         RealStage {
             sessions: Vec::new(),
+            terminates: false,
+            ended: Vec::new(),
             server,
             runtime,
         }
@@ -295,10 +304,49 @@ impl RealStage {
         on!(&mut self.server, server => self.runtime.block_on(server.running(busy, &all)))
     }
 
+    /// A statement that ends a session answers before that session is gone and its locks are free:
+    /// waits until so many sessions have gone as the answers say, for a while at most.
+    fn await_ends(&mut self, completions: &[Completion]) -> Result<(), StageError> {
+        let Server::Postgres(server) = &mut self.server else {
+            return Ok(());
+        };
+        let told: usize = completions.iter().map(sessions_ended).sum();
+        let backends: Vec<i64> = self.sessions.iter().map(|s| s.session.backend()).collect();
+        let deadline = Instant::now() + END_TIMEOUT;
+        while told > 0 && Instant::now() < deadline {
+            let gone = self.runtime.block_on(server.gone(&backends))?;
+            // Sessions that had ended before do not come back: count the new ones.
+            let new = gone.iter().filter(|pid| !self.ended.contains(pid)).count();
+            if new >= told {
+                break;
+            }
+            std::thread::sleep(POLL.0);
+        }
+        self.ended = self.runtime.block_on(server.gone(&backends))?;
+        Ok(())
+    }
+
     fn sorted(mut completions: Vec<Completion>) -> Vec<Completion> {
         completions.sort_by_key(|completion| completion.session);
         completions
     }
+}
+
+/// How many sessions an answer says to have ended: rows that are true, or a single number.
+fn sessions_ended(completion: &Completion) -> usize {
+    let reply = match &completion.answer {
+        Answer::Exec(Ok(reply)) => Some(reply),
+        Answer::Batch(Ok(batch)) => batch.replies.last(),
+        _ => None,
+    };
+    let rows = reply.map_or(&[][..], |reply| &reply.rows[..]);
+    let values = rows.iter().flat_map(|row| row.iter());
+    let ended = values.map(|value| match value {
+        Value::Bool(true) => 1,
+        Value::Int(n) if rows.len() == 1 => usize::try_from(*n).unwrap_or(0),
+        _ => 0,
+    });
+    ended.sum()
 }
 
 /// Runs a script of the set-up, as one message.
@@ -351,6 +399,8 @@ impl Stage for RealStage {
 
     fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
         self.sessions.clear();
+        self.terminates = false;
+        self.ended.clear();
         on!(&mut self.server, server => self.runtime.block_on(server.reset(setup)))
     }
 
@@ -384,6 +434,7 @@ impl Stage for RealStage {
             self.runtime
                 .block_on(server.before(session, &mut slot.session, statement));
         }
+        self.terminates |= statement.sql.contains("pg_terminate_backend");
         let slot = self.slot(session)?;
         slot.busy = Some(if statement.batch {
             Request::Batch(slot.session.start_batch(&statement.sql))
@@ -396,6 +447,10 @@ impl Stage for RealStage {
     fn settle(&mut self, _first: Option<SessionId>) -> Result<Vec<Completion>, StageError> {
         let mut completions = Vec::new();
         self.rest(&mut completions)?;
+        if std::mem::take(&mut self.terminates) {
+            self.await_ends(&completions)?;
+            self.rest(&mut completions)?;
+        }
         Ok(RealStage::sorted(completions))
     }
 

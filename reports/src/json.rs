@@ -7,7 +7,7 @@ use rowlock_model::verdict::{Bounds, Verdict};
 use rowlock_model::{Outcome, Value};
 use serde::Serialize;
 
-use crate::frame::Kind;
+use crate::frame::Frame;
 use crate::terminal::{Case, CaseResult, Tally};
 
 /// The number in every object.
@@ -168,7 +168,7 @@ fn step<'a>(
         case: case.map(CaseKeys::of),
         schedule,
         index,
-        event: Kind::of(&event.choice).name(),
+        event: Frame::of(event).kind.name(),
         session: &event.actor,
         step: event.step.as_deref(),
         sql: statement.map(|s| &*s.sql),

@@ -429,6 +429,19 @@ impl PostgresStage {
         Ok(())
     }
 
+    /// Those of some backends that are gone.
+    pub(super) async fn gone(&mut self, backends: &[i64]) -> Result<Vec<i64>, StageError> {
+        let list: Vec<String> = backends.iter().map(ToString::to_string).collect();
+        let sql = format!(
+            "SELECT pid FROM unnest('{{{}}}'::int[]) AS pid \
+             WHERE NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = pid.pid)",
+            list.join(",")
+        );
+        let reply = self.ask(&sql).await?;
+        let pids = reply.rows.iter().filter_map(|row| row[0].as_int());
+        Ok(pids.collect())
+    }
+
     pub(super) async fn query(&mut self, sql: &str) -> Result<Result<Reply, DbError>, StageError> {
         match self.observer()?.exec(sql, &[]).await {
             Err(error) if error.class == ErrorClass::ConnectionLost => {

@@ -11,6 +11,7 @@ mod mysql_stage;
 mod needs;
 mod seam;
 mod servers;
+mod specs;
 mod sqlite;
 mod values;
 
@@ -41,6 +42,7 @@ fn main() {
         blocking::TESTS,
         servers::TESTS,
         claims::TESTS,
+        specs::TESTS,
     ];
     let mut trials = Vec::new();
     for (name, test) in on_postgres.concat() {

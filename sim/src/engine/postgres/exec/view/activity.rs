@@ -37,7 +37,10 @@ fn row(store: &Store, session: SessionId, reads: bool) -> Value {
     row[9] = Value::Int(-1);
     let activity = &state.activity;
     row[10] = Value::TimestampTz(activity.opened_micros);
-    if let Some(transaction) = &state.transaction {
+    // An error ends the transaction at once, unless a savepoint keeps it.
+    if let Some(transaction) = &state.transaction
+        && store.xact(session).is_open()
+    {
         row[11] = Value::TimestampTz(transaction.start_micros);
     }
     if activity.query.is_some() {
