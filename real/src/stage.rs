@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use rowlock_model::schedule::{SessionId, Statement};
-use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Session, Value};
+use rowlock_model::{Batch, DbError, Dialect, ErrorClass, Isolation, Reply, Session, Value};
 use rowlock_scenarios::stage::{Answer, Blocked, Completion, PausePlan, Paused, Stage, StageError};
 use tokio::runtime::Runtime;
 
@@ -543,9 +543,11 @@ impl Stage for RealStage {
                     &mut self.slot(session)?.session,
                     RealSession::closed(Dialect::Sqlite),
                 );
-                self.runtime
-                    .block_on(open.close())
-                    .map_err(failed("cannot close a session"))
+                match self.runtime.block_on(open.close()) {
+                    // Closed already: when its client went away.
+                    Err(error) if error.class == ErrorClass::ConnectionLost => Ok(()),
+                    closed => closed.map_err(failed("cannot close a session")),
+                }
             }
         }
     }

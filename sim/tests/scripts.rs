@@ -17,6 +17,9 @@
 //! | `waits` | who waits for what |
 //! | `locks` | `pg_locks`, as far as it is canonical |
 //!
+//! What a session hears by `LISTEN` is printed under the command that let it hear:
+//! `b notified: CHANNEL PAYLOAD from a`.
+//!
 //! A statement that blocks prints `waits for b`; what it answers once it can go on is printed under
 //! the command that let it go on. By default the session that has waited longest goes first, and is
 //! the victim of a deadlock.
@@ -93,6 +96,7 @@ impl Server {
     fn new() -> Server {
         let mut database = Postgres::default();
         database.keep_views();
+        database.keep_notices();
         Server {
             database,
             sessions: BTreeMap::new(),
@@ -182,6 +186,23 @@ impl Server {
             }
             for line in text.lines() {
                 let _ = writeln!(out, "{} resumes: {line}", self.name(s));
+            }
+        }
+        out + &self.heard()
+    }
+
+    /// The notifications that were sent, by session.
+    fn heard(&mut self) -> String {
+        let mut sessions: Vec<SessionId> = self.sessions.values().copied().collect();
+        sessions.sort_unstable();
+        let mut out = String::new();
+        for session in sessions {
+            for message in self.database.take_notifications(session) {
+                let _ = write!(out, "{} notified: {}", self.name(session), message.channel);
+                if !message.payload.is_empty() {
+                    let _ = write!(out, " {}", message.payload);
+                }
+                let _ = writeln!(out, " from {}", self.name(message.from));
             }
         }
         out

@@ -14,8 +14,13 @@ use crate::scripts::{Item, Trouble, items};
 use crate::stages::{self, Stages};
 
 /// Runs every schedule that is meant.
-pub(crate) fn run(config: config::Replay, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(mut config: config::Replay, output: &Output) -> Result<Exit, Failure> {
     let loaded = input::schedules(&config.paths)?;
+    if matches!(config.target, Target::Simulator) {
+        let databases = items(&loaded, &config.narrow, &config.pinned);
+        let databases = databases.iter().map(|item| item.case.database);
+        stages::only_simulated(&mut config.narrow, databases, output);
+    }
     let items = items(&loaded, &config.narrow, &config.pinned);
     if items.is_empty() {
         return Err(nothing_to_run());

@@ -137,10 +137,19 @@ impl PostgresStage {
             Ownership::Server { admin, .. } => {
                 self.observer = None;
                 let name = quote_identifier(self.target.database());
-                for sql in [
-                    format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
-                    format!("CREATE DATABASE {name}"),
-                ] {
+                if !ask_texts(admin, "SELECT gid FROM pg_prepared_xacts")
+                    .await?
+                    .is_empty()
+                {
+                    let inside = self.target.with_application_name("rowlock admin");
+                    let inside = inside.connect().await;
+                    let mut inside = inside.map_err(failed("cannot connect to the database"))?;
+                    end_prepared(&mut inside).await?;
+                }
+                let mut script = vec![format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")];
+                script.extend(ask_texts(admin, DROP_ROLES).await?);
+                script.push(format!("CREATE DATABASE {name}"));
+                for sql in script {
                     admin
                         .exec(&sql, &[])
                         .await
@@ -168,6 +177,7 @@ impl PostgresStage {
     /// Ends all other sessions of the database, and drops all that is in it.
     async fn empty_database(&mut self) -> Result<(), StageError> {
         let observer = self.observer()?;
+        end_prepared(observer).await?;
         observer
             .exec(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
@@ -480,6 +490,29 @@ fn describe(row: &[Value], holder: Option<&str>) -> String {
         Some(other) => format!("{other} ({})", text(3)),
         None => "a safe snapshot".to_owned(),
     }
+}
+
+/// Statements that drop the roles which earlier runs have made on a server that is ours.
+const DROP_ROLES: &str =
+    "SELECT format('DROP ROLE %I', rolname) FROM pg_roles WHERE oid >= 16384 ORDER BY oid";
+
+/// The first column of a query's rows.
+async fn ask_texts(link: &mut PostgresLink, sql: &str) -> Result<Vec<String>, StageError> {
+    let reply = link.exec(sql, &[]).await;
+    let reply = reply.map_err(failed("cannot look at the server"))?;
+    let texts = reply.rows.iter().filter_map(|row| row[0].as_str());
+    Ok(texts.map(str::to_owned).collect())
+}
+
+/// Rolls back what earlier runs have prepared in the database: it would keep its locks for ever.
+async fn end_prepared(link: &mut PostgresLink) -> Result<(), StageError> {
+    let sql = "SELECT format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts \
+         WHERE database = current_database()";
+    for statement in ask_texts(link, sql).await? {
+        let done = link.exec(&statement, &[]).await;
+        done.map_err(failed("cannot end a prepared transaction"))?;
+    }
+    Ok(())
 }
 
 fn quote_identifier(name: &str) -> String {

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::expr::Expr;
-use super::query::Query;
 use super::types::{Affinity, Collation, DeclaredType};
 
 /// Names a table for as long as it exists; the engine numbers them.
@@ -220,8 +219,19 @@ pub enum Relation {
     Table(Arc<Table>),
     /// A view computed by the engine.
     Virtual(Arc<VirtualTable>),
-    /// A stored view: its query, and the names of its columns.
-    View(Arc<Query>),
+    /// A stored view.
+    View(Arc<View>),
+}
+
+/// A stored view.
+#[derive(Clone, Debug, PartialEq)]
+pub struct View {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Names for its columns; empty for those of the query.
+    pub columns: Vec<Arc<str>>,
+    /// The text of its query.
+    pub query: Arc<str>,
 }
 
 /// Through what names are looked up.

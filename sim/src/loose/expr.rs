@@ -343,6 +343,20 @@ pub enum IntervalUnit {
     Year,
 }
 
+impl IntervalUnit {
+    /// A date plus such an amount is a date.
+    pub fn is_whole_days(self) -> bool {
+        matches!(
+            self,
+            IntervalUnit::Day
+                | IntervalUnit::Week
+                | IntervalUnit::Month
+                | IntervalUnit::Quarter
+                | IntervalUnit::Year
+        )
+    }
+}
+
 /// What a value is converted to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CastTarget {

@@ -214,10 +214,8 @@ pub enum Ddl {
     Rename(Vec<(Arc<Table>, Arc<str>)>),
     /// `CREATE VIEW`.
     CreateView {
-        /// Its name.
-        name: Arc<str>,
-        /// Its query.
-        query: Box<Query>,
+        /// The view; its query was checked.
+        view: Arc<super::catalog::View>,
         /// `IF NOT EXISTS`.
         if_not_exists: bool,
         /// The statement's text.

@@ -287,6 +287,20 @@ pub struct Grouping {
     pub having: Option<Expr>,
     /// `GROUP BY` was written: no rows make no group.
     pub explicit: bool,
+    /// Which row of a group gives the values of columns that are neither keys nor aggregated
+    /// ([`super::expr::AggregateKind::First`]).
+    pub representative: Representative,
+}
+
+/// Which row of a group stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Representative {
+    /// The first (MySQL, MariaDB).
+    First,
+    /// The last (SQLite).
+    Last,
+    /// The one that holds the value of this aggregate, a `MIN` or `MAX` (SQLite).
+    Extreme(usize),
 }
 
 /// One key of `ORDER BY`.

@@ -296,6 +296,12 @@ pub trait Storage: Host {
     /// `unsupported`.
     fn virtual_rows(&mut self, table: &VirtualTable) -> Result<Vec<Row>, Stop>;
 
+    /// A constraint with this action refused a row; gives what the statement ends with. SQLite
+    /// decides by the action what is undone.
+    fn refuse(&mut self, _action: ConflictAction, error: DbError) -> Stop {
+        error.into()
+    }
+
     /// Whether rows of an update or delete of `table` must all be found before the first is changed,
     /// because the change moves rows within what is scanned. `changed` are the assigned columns.
     fn collect_first(&self, table: &Table, access: &Access, changed: &[usize]) -> bool;

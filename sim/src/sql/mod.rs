@@ -104,7 +104,6 @@ const UNKNOWN_TO_PARSER: &[&str] = &[
     "PUBLICATION",
     "ROUTINE",
     "RULE",
-    "SEQUENCE",
     "STATISTICS",
     "SUBSCRIPTION",
     "SYSTEM",
@@ -137,9 +136,9 @@ fn parse_one(
         "SELECT" | "WITH" | "INSERT" | "UPDATE" | "DELETE" | "VALUES" | "TABLE" | "CREATE"
         | "ALTER" | "DROP" | "TRUNCATE" => {}
         "" if tokens.peek() == Some(&Token::LParen) => {}
-        "MERGE" | "COPY" | "GRANT" | "REVOKE" | "COMMENT" | "DO" | "CALL" | "DECLARE" | "FETCH"
-        | "MOVE" | "CLOSE" | "EXPLAIN" | "REINDEX" | "CLUSTER" | "REFRESH" | "CHECKPOINT"
-        | "LOAD" | "SECURITY" | "REASSIGN" | "IMPORT" => {
+        "MERGE" | "COPY" | "COMMENT" | "DO" | "CALL" | "DECLARE" | "FETCH" | "MOVE" | "CLOSE"
+        | "EXPLAIN" | "REINDEX" | "CLUSTER" | "REFRESH" | "CHECKPOINT" | "LOAD" | "SECURITY"
+        | "REASSIGN" | "IMPORT" => {
             return Err(DbError::unsupported(
                 format!("the statement {word}"),
                 Some(tokens.position()),

@@ -15,6 +15,7 @@ use rowlock_model::schedule::SessionId;
 use super::{Object, RelId};
 use crate::plan::catalog::{self, EnumType, Relation, RelationId, Sequence, Table};
 use crate::plan::types::{EnumId, Type};
+use crate::sql::control::Privilege;
 use crate::world::{Digest, World};
 
 /// One state of the schema.
@@ -30,6 +31,10 @@ pub(crate) struct Schema {
     pub(crate) functions: BTreeSet<Arc<str>>,
     /// The names of installed extensions.
     pub(crate) extensions: BTreeSet<Arc<str>>,
+    /// The roles beside the first superuser, and whether each is one.
+    pub(crate) roles: BTreeMap<Arc<str>, bool>,
+    /// What roles may do with tables.
+    pub(crate) grants: BTreeSet<(RelationId, Arc<str>, Privilege)>,
 }
 
 /// One change of the schema.
@@ -45,6 +50,10 @@ pub(crate) enum Edit {
     Function(Arc<str>, bool),
     /// Installs an extension.
     Extension(Arc<str>),
+    /// Adds a role, a superuser or not, or removes it.
+    Role(Arc<str>, Option<bool>),
+    /// Gives a privilege on a table to a role, or takes it.
+    Grant(RelationId, Arc<str>, Privilege, bool),
     /// Removes a table or a sequence.
     Drop(RelationId),
     /// Removes an enumeration.
@@ -103,7 +112,20 @@ impl Schema {
             Edit::Extension(name) => {
                 self.extensions.insert(Arc::clone(name));
             }
+            Edit::Role(name, Some(superuser)) => {
+                self.roles.insert(Arc::clone(name), *superuser);
+            }
+            Edit::Role(name, None) => {
+                self.roles.remove(name);
+            }
+            Edit::Grant(table, role, privilege, true) => {
+                self.grants.insert((*table, Arc::clone(role), *privilege));
+            }
+            Edit::Grant(table, role, privilege, false) => {
+                self.grants.remove(&(*table, Arc::clone(role), *privilege));
+            }
             Edit::Drop(id) => {
+                self.grants.retain(|(table, ..)| table != id);
                 self.tables.remove(id);
                 self.sequences.remove(id);
             }

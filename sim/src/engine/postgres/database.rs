@@ -11,7 +11,7 @@ use super::lock::{Deadlock, DeadlockCheck};
 use super::session::{Block, Flight, SessionState, Waiting};
 use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
-use super::{Store, errors};
+use super::{Message, Store, errors};
 use crate::database::{
     Answer, Database, Footprint, Internal, Mark, Pause, Progress, Request, StatementId, Wait,
 };
@@ -33,6 +33,8 @@ pub struct Postgres {
     scripts: FxHashMap<Arc<str>, Script>,
     /// Notices as they are sent, for who wants them before the reply; no part of the state.
     outbox: FxHashMap<SessionId, Vec<Notice>>,
+    /// Notifications likewise.
+    heard: FxHashMap<SessionId, Vec<Message>>,
     /// Whether anybody takes them.
     keeps_notices: bool,
 }
@@ -74,11 +76,13 @@ impl Postgres {
             ids: FxHashMap::default(),
             scripts: FxHashMap::default(),
             outbox: FxHashMap::default(),
+            heard: FxHashMap::default(),
             keeps_notices: false,
         }
     }
 
-    /// Keeps notices from now on, for [`take_notices`](Self::take_notices).
+    /// Keeps notices and notifications from now on, for [`take_notices`](Self::take_notices) and
+    /// [`take_notifications`](Self::take_notifications).
     pub fn keep_notices(&mut self) {
         self.keeps_notices = true;
     }
@@ -87,6 +91,20 @@ impl Postgres {
     /// runs included.
     pub fn take_notices(&mut self, session: SessionId) -> Vec<Notice> {
         self.outbox.remove(&session).unwrap_or_default()
+    }
+
+    /// The notifications that a session was sent since the last call.
+    pub fn take_notifications(&mut self, session: SessionId) -> Vec<Message> {
+        self.heard.remove(&session).unwrap_or_default()
+    }
+
+    /// Sends notifications to those who listen and can hear them.
+    fn deliver(&mut self) {
+        for (session, message) in self.store.hear() {
+            if self.keeps_notices {
+                self.heard.entry(session).or_default().push(message);
+            }
+        }
     }
 
     /// Sends notices to a session's client.
@@ -189,6 +207,8 @@ impl Postgres {
             let now = self.store.now_unrecorded();
             self.store.session_mut(session).activity.change_micros = now;
         }
+        self.store.record_listening(session);
+        self.deliver();
         let settings = self.store.session(session).settings.get();
         if settings.idle_session_timeout_ms != 0
             || settings.idle_in_transaction_session_timeout_ms != 0
@@ -718,7 +738,8 @@ impl Database for Postgres {
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
 /// direction only: a text that merely looks so makes the fingerprint finer than necessary.
 fn shows_numbers(sql: &str) -> bool {
-    const SIGNS: [&str; 9] = [
+    const SIGNS: [&str; 10] = [
+        "pg_notification_queue",
         "xact_id",
         "txid_",
         "xmin",

@@ -13,11 +13,14 @@ mod heap;
 mod index;
 mod journal;
 mod lock;
+mod notify;
 mod object;
 mod order;
 mod pause;
 mod prepared;
+mod role;
 mod row_lock;
+mod sequence;
 mod session;
 mod settings;
 mod snapshot;
@@ -42,6 +45,7 @@ pub use self::lock::{
     AdvisoryKey, Deadlock, DeadlockCheck, HeldLock, LockMode, LockQueue, LockScope, Modes, Tag,
     WaitPolicy, WaitRecord, Waiter, conflicts, mode_name,
 };
+pub use self::notify::Message;
 pub use self::object::{Counters, Key, Object};
 pub use self::order::{compare_keys, compare_values};
 pub use self::prepared::Prepared;
@@ -50,7 +54,7 @@ pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;
 pub use self::ssi::{Filled, ReadLock, Ssi};
 pub use self::store::Store;
-use self::transaction::pid;
+pub use self::transaction::pid;
 pub use self::version::{Birth, Death, Hold, Holder, Version, VersionId};
 pub use self::write::{UniqueCheck, WriteOutcome};
 pub use self::xact::{Level, Owner, Xact};

@@ -101,8 +101,8 @@ impl Store {
     /// be wrong with the transaction's work itself was checked before.
     ///
     /// # Errors
-    /// 22023 for a long identifier, 42710 if it is in use, 53200 if there is no room, 0A000 if an
-    /// advisory key is locked at both levels.
+    /// 22023 for a long identifier, 42710 if it is in use, 53200 if there is no room, 0A000 if it
+    /// has notified or an advisory key is locked at both levels.
     pub(super) fn check_prepare(
         &mut self,
         session: SessionId,
@@ -116,6 +116,9 @@ impl Store {
         }
         if self.prepared().len() >= usize::from(MOST_PREPARED) {
             return Err(errors::too_many_prepared());
+        }
+        if self.session(session).notifying.is_pending() {
+            return Err(errors::prepare_with_notifications());
         }
         let xact = self.xact(session);
         let mut kept = xact.session_locks.iter();

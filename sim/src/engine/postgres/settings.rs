@@ -97,10 +97,11 @@ const FIXED: [(&str, &str, &[&str]); 11] = [
 ];
 
 /// Settings with free text that changes nothing modelled, with their defaults.
-const STORED: [(&str, &str); 4] = [
+const STORED: [(&str, &str); 5] = [
     ("application_name", ""),
     ("extra_float_digits", "1"),
     ("force_parallel_mode", "off"),
+    ("role", "none"),
     ("search_path", "\"$user\", public"),
 ];
 
@@ -233,6 +234,12 @@ impl Settings {
             return Ok(());
         }
         Err(errors::unknown_setting(&name))
+    }
+
+    /// The role that `SET ROLE` has set.
+    pub(crate) fn role(&self) -> Option<Arc<str>> {
+        let role = self.other.get("role")?;
+        (&**role != "none").then(|| Arc::clone(role))
     }
 
     fn store(&mut self, name: &str, value: &str) {

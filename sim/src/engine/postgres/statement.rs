@@ -222,6 +222,9 @@ impl Postgres {
         }
         attempt.stamp = stamp;
         let planned = planned?;
+        if attempt.fresh {
+            self.check_privileges(session, &planned)?;
+        }
         let modes = self.modes(session);
         if modes.read_only {
             refuse_writing(&planned)?;
@@ -294,7 +297,11 @@ impl Postgres {
     /// The snapshot of a REPEATABLE READ transaction, taken at its first query; in READ COMMITTED a
     /// placeholder until the statement takes its own. `SERIALIZABLE READ ONLY DEFERRABLE` waits for a
     /// safe one.
-    fn first_snapshot(&mut self, session: SessionId, modes: Modes) -> Result<Snapshot, Halt> {
+    pub(super) fn first_snapshot(
+        &mut self,
+        session: SessionId,
+        modes: Modes,
+    ) -> Result<Snapshot, Halt> {
         let keeps = matches!(
             modes.isolation,
             Isolation::RepeatableRead | Isolation::Serializable

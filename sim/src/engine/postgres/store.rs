@@ -22,6 +22,8 @@ pub struct Server {
     pub recent: Vec<(u64, Vec<VersionId>)>,
     /// The prepared transactions.
     pub prepared: Vec<Prepared>,
+    /// The sessions that listen, in the order in which they began to.
+    pub listeners: Vec<SessionId>,
 }
 
 impl Server {
@@ -30,6 +32,7 @@ impl Server {
         time_digest(self.now_micros, digest);
         self.sessions.hash(digest);
         self.digest_prepared(digest);
+        self.listeners.hash(digest);
     }
 }
 
@@ -63,6 +66,7 @@ impl Store {
             sessions: 0,
             recent: Vec::new(),
             prepared: Vec::new(),
+            listeners: Vec::new(),
         };
         let slot = world.create(None, Object::Server(server));
         assert_eq!(slot, SERVER);
@@ -262,10 +266,15 @@ impl Store {
         self.innermost(session).created.push(rel);
     }
 
-    /// A sequence's last value, and whether `nextval` has returned that already.
-    pub fn sequence(&mut self, rel: RelId) -> Option<(i64, bool)> {
+    /// A sequence's last value as a session sees it, and whether `nextval` has returned that already.
+    pub fn sequence(&mut self, session: SessionId, rel: RelId) -> Option<(i64, bool)> {
         if self.world.footprint.is_on() {
             self.world.footprint.read(name::sequence(rel));
+        }
+        let mut levels = self.xact(session).levels.iter().rev();
+        let altered = levels.find_map(|level| level.sequences.get(&rel));
+        if let Some(altered) = altered {
+            return Some(*altered);
         }
         let slot = self.world.find(Key::Sequence(rel))?;
         match self.world.read(slot) {
@@ -274,11 +283,38 @@ impl Store {
         }
     }
 
-    /// Sets a sequence. Not undone by a rollback of the transaction.
+    /// Sets a sequence. Not undone by a rollback of the transaction, unless that has altered it.
     ///
     /// # Panics
     /// If there is no such sequence.
-    pub fn set_sequence(&mut self, rel: RelId, last: i64, called: bool) {
+    pub fn set_sequence(&mut self, session: SessionId, rel: RelId, last: i64, called: bool) {
+        let levels = self.xact(session).levels.iter();
+        if levels.rev().any(|level| level.sequences.contains_key(&rel)) {
+            let levels = self.xact_mut(session).levels.iter_mut().rev();
+            let mut altered = levels.filter_map(|level| level.sequences.get_mut(&rel));
+            if let Some(altered) = altered.next() {
+                *altered = (last, called);
+            }
+            return;
+        }
+        self.put_sequence(rel, last, called);
+    }
+
+    /// Gives a sequence a new value that counts for others when the transaction commits, as
+    /// `ALTER SEQUENCE` does. The caller holds a lock that keeps out `nextval`.
+    ///
+    /// # Panics
+    /// If no transaction is open.
+    pub fn alter_sequence(&mut self, session: SessionId, rel: RelId, last: i64, called: bool) {
+        if self.world.footprint.is_on() {
+            self.world.footprint.write(name::sequence(rel));
+        }
+        let level = self.innermost(session);
+        level.sequences.insert(rel, (last, called));
+    }
+
+    /// Sets a sequence for everybody.
+    pub(super) fn put_sequence(&mut self, rel: RelId, last: i64, called: bool) {
         if self.world.footprint.is_on() {
             self.world.footprint.write(name::sequence(rel));
         }

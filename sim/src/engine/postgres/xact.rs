@@ -1,5 +1,6 @@
 //! Transactions, savepoints and their ends.
 
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
 use rowlock_model::schedule::SessionId;
@@ -42,6 +43,8 @@ pub struct Level {
     pub rewritten: Vec<(VersionId, Row)>,
     /// Heavyweight locks that it took, once for every time.
     pub locks: Vec<(Tag, LockMode)>,
+    /// Sequences that it altered: the last value, and whether `nextval` has returned that already.
+    pub sequences: BTreeMap<RelId, (i64, bool)>,
 }
 
 /// The transaction of a session, present also while none is open (then empty), or one that is
@@ -102,6 +105,7 @@ impl Xact {
             level.xids.is_empty().hash(digest);
             level.created.hash(digest);
             level.dropped.hash(digest);
+            level.sequences.hash(digest);
             digest.word(level.truncated.len() as u64);
             for (version, row) in &level.rewritten {
                 digest.word(Store::rank(world, *version));
@@ -289,6 +293,9 @@ impl Store {
         let emptied = levels.iter().flat_map(|level| &level.truncated);
         let emptied: Vec<VersionId> = emptied.copied().collect();
         self.settle_own(session, &held, &emptied);
+        for (rel, (last, called)) in levels.iter().flat_map(|level| &level.sequences) {
+            self.put_sequence(*rel, *last, *called);
+        }
         for level in &levels {
             for rel in &level.dropped {
                 self.remove_relation(*rel);
@@ -358,6 +365,7 @@ impl Store {
         parent.truncated.extend(child.truncated);
         parent.rewritten.extend(child.rewritten);
         parent.locks.extend(child.locks);
+        parent.sequences.extend(child.sequences);
         self.touch_waiters();
     }
 

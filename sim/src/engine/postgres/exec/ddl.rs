@@ -108,8 +108,11 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
         | Ddl::CreateEnum(_)
         | Ddl::CreateFunction(_)
         | Ddl::DropFunctions(_)
-        | Ddl::DropSequences { .. }
         | Ddl::DropEnums { .. } => Vec::new(),
+        Ddl::DropSequences { sequences, .. } => sequences
+            .iter()
+            .map(|sequence| (sequence.id, LockMode::AccessExclusive))
+            .collect(),
     }
 }
 
@@ -837,7 +840,8 @@ impl Exec<'_> {
                 let schema = Rc::clone(&self.schema);
                 for sequence in schema.sequences.values() {
                     if sequence.owner.is_some_and(|(owner, _)| owner == table.id) {
-                        self.store.set_sequence(sequence.id, sequence.start, false);
+                        self.store
+                            .alter_sequence(self.session, sequence.id, sequence.start, false);
                     }
                 }
             }

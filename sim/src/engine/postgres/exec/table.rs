@@ -212,7 +212,7 @@ impl Exec<'_> {
     pub(super) fn sequence_row(&mut self, sequence: &Sequence) -> Result<Row, Stop> {
         let (last, called) = self
             .store
-            .sequence(sequence.id)
+            .sequence(self.session, sequence.id)
             .unwrap_or((sequence.start, false));
         let read = self.run.once_value(|| {
             Ok(Value::Array(
