@@ -15,13 +15,14 @@
 //! | `foreign_key.rs` | the checks and actions at the end of a statement |
 //! | `function.rs` | what do `now()`, `nextval()`, the advisory locks do |
 //! | `view.rs` | what is in `pg_locks`, `pg_stat_activity` |
-//! | `ddl.rs` | changes of the schema |
+//! | `ddl.rs`, `estimate.rs` | changes of the schema |
 
 mod bound;
 mod conflict;
 mod constraint;
 mod cte;
 mod ddl;
+mod estimate;
 mod foreign_key;
 mod function;
 mod group;
