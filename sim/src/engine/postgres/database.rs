@@ -13,7 +13,8 @@ use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{Message, Store, errors};
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Pause, Progress, Request, StatementId, Wait,
+    Answer, Database, Footprint, Internal, Mark, Pause, Progress, Renaming, Request, StatementId,
+    Wait,
 };
 use crate::plan::types::Type;
 use crate::sql;
@@ -37,6 +38,8 @@ pub struct Postgres {
     heard: FxHashMap<SessionId, Vec<Message>>,
     /// Whether anybody takes them.
     keeps_notices: bool,
+    /// See [`Database::shows_sessions`].
+    shows_sessions: bool,
 }
 
 /// When the deadlock check of a waiting session is due.
@@ -78,6 +81,7 @@ impl Postgres {
             outbox: FxHashMap::default(),
             heard: FxHashMap::default(),
             keeps_notices: false,
+            shows_sessions: false,
         }
     }
 
@@ -96,6 +100,11 @@ impl Postgres {
     /// The notifications that a session was sent since the last call.
     pub fn take_notifications(&mut self, session: SessionId) -> Vec<Message> {
         self.heard.remove(&session).unwrap_or_default()
+    }
+
+    /// Whether some session was sent notifications that were not taken yet.
+    pub fn has_notifications(&self) -> bool {
+        !self.heard.is_empty()
     }
 
     /// Sends notifications to those who listen and can hear them.
@@ -149,12 +158,10 @@ impl Postgres {
         }
     }
 
-    /// Looks whether a text that will be run shows more than data.
-    fn note_signs(&mut self, sql: &str) {
-        if self.store.has_viewers() {
-            return;
-        }
+    /// Notes what a text may show to whoever runs it.
+    fn look_at_text(&mut self, sql: &str) {
         let sql = sql.to_ascii_lowercase();
+        self.shows_sessions |= shows_sessions(&sql);
         if shows_views(&sql) {
             self.store.show_views();
         } else if shows_numbers(&sql) {
@@ -488,16 +495,12 @@ impl Database for Postgres {
         self.store.show_views();
     }
 
-    fn detail(&self) -> u8 {
-        self.store.detail()
-    }
-
     fn prepare(&mut self, sql: &str) -> StatementId {
         if let Some(id) = self.ids.get(sql) {
             return *id;
         }
         let id = StatementId(u32::try_from(self.prepared.len()).expect("fewer than 2^32 texts"));
-        self.note_signs(sql);
+        self.look_at_text(sql);
         let text: Arc<str> = sql.into();
         self.prepared.push(parse(sql));
         self.texts.push(Arc::clone(&text));
@@ -507,7 +510,7 @@ impl Database for Postgres {
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {
         if let Request::Batch(script) = request {
-            self.note_signs(script);
+            self.look_at_text(script);
         }
         assert!(
             !self.is_busy(session),
@@ -722,6 +725,27 @@ impl Database for Postgres {
         self.store.fingerprint()
     }
 
+    fn fingerprint_renamed(&mut self, renaming: &Renaming) -> Option<u128> {
+        // The bookkeeping of SERIALIZABLE is kept in an order that depends on sessions.
+        (!self.store.ssi_in_use()).then(|| self.store.world.fingerprint_renamed(renaming))
+    }
+
+    fn session_colour(&mut self, session: SessionId, alone: &Renaming) -> u128 {
+        alone.within(|| self.store.session_digest(session))
+    }
+
+    fn shows_sessions(&self) -> bool {
+        self.shows_sessions
+    }
+
+    fn rules_version(&self) -> u64 {
+        self.store.detail()
+    }
+
+    fn has_timeouts(&self, session: SessionId) -> bool {
+        self.store.session(session).has_timeouts()
+    }
+
     fn begin_footprint(&mut self) {
         self.store.begin_footprint();
     }
@@ -735,10 +759,33 @@ impl Database for Postgres {
     }
 }
 
+/// Whether a text may tell sessions apart. May be wrong in one direction only: a text that merely
+/// looks so makes symmetric states count apart.
+fn shows_sessions(sql: &str) -> bool {
+    const SIGNS: [&str; 15] = [
+        "backend",
+        "pg_stat",
+        "pg_block",
+        "pgrow",
+        "pg_lock",
+        "pg_safe",
+        "pg_cancel",
+        "pg_isolation",
+        "pg_prepared",
+        "application_name",
+        "setting",
+        "show ",
+        "temp",
+        "listen",
+        "notif",
+    ];
+    SIGNS.iter().any(|sign| sql.contains(sign))
+}
+
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
 /// direction only: a text that merely looks so makes the fingerprint finer than necessary.
 fn shows_numbers(sql: &str) -> bool {
-    const SIGNS: [&str; 10] = [
+    const SIGNS: [&str; 11] = [
         "pg_notification_queue",
         "xact_id",
         "txid_",
@@ -749,6 +796,7 @@ fn shows_numbers(sql: &str) -> bool {
         "ctid",
         "pg_snapshot",
         "pg_current_snapshot",
+        "oid",
     ];
     SIGNS.iter().any(|sign| sql.contains(sign))
 }

@@ -59,14 +59,16 @@ impl Store {
     /// Some program looks at the server's views: from now on the store keeps what only they show, and
     /// it counts in the fingerprint. Not undone.
     pub fn show_views(&mut self) {
-        self.show_numbers();
-        self.has_viewers = true;
+        if !self.has_viewers {
+            self.show_numbers();
+            self.has_viewers = true;
+        }
     }
 
     /// 0: fingerprints know roles only; 1: transaction ids and places of rows count; 2: what the views
     /// show counts as well.
-    pub(in crate::engine::postgres) fn detail(&self) -> u8 {
-        u8::from(self.world.is_exact()) + u8::from(self.has_viewers)
+    pub(in crate::engine::postgres) fn detail(&self) -> u64 {
+        u64::from(self.world.is_exact()) + u64::from(self.has_viewers)
     }
 
     /// Whether anybody looks at the server's views.
