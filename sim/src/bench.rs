@@ -58,12 +58,10 @@ fn failure(message: impl Into<String>) -> StageError {
 impl SimBench {
     /// A bench on which sessions have this default isolation level; the server's if `None`.
     pub fn new(isolation: Option<Isolation>) -> SimBench {
-        let mut bench = SimBench {
+        SimBench {
             isolation,
             ..SimBench::default()
-        };
-        bench.db.keep_views();
-        bench
+        }
     }
 
     fn take(&mut self, session: SessionId, progress: Progress) {
@@ -156,6 +154,10 @@ impl SimBench {
 }
 
 impl Bench for SimBench {
+    fn announce(&mut self, sql: &str) {
+        self.db.expect_text(sql);
+    }
+
     fn open(&mut self, names: &[String]) -> Result<(), StageError> {
         *self = SimBench::new(self.isolation);
         self.db.keep_notices();

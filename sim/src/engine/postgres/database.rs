@@ -158,6 +158,11 @@ impl Postgres {
         }
     }
 
+    /// A text will be run later: keeps what it can see from now on.
+    pub fn expect_text(&mut self, sql: &str) {
+        self.look_at_text(sql);
+    }
+
     /// Notes what a text may show to whoever runs it.
     fn look_at_text(&mut self, sql: &str) {
         let sql = sql.to_ascii_lowercase();
