@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::plan::expr::Expr;
+use crate::plan::routine::{Routine, RoutineId};
 use crate::plan::types::{Declared, EnumId, Type};
 
 /// A relation (table, index or sequence) by its object id, unique in one database and never reused.
@@ -137,14 +138,38 @@ pub struct ForeignKey {
     pub validated: bool,
 }
 
-/// A trigger after a statement whose function only returns: it has no effect, but stands in the
-/// catalogue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// When a trigger fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// `BEFORE`.
+    Before,
+    /// `AFTER`.
+    After,
+}
+
+/// A trigger.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
     /// Its name, unique for its table.
     pub name: Arc<str>,
     /// The function that it calls.
-    pub function: Arc<str>,
+    pub routine: RoutineId,
+    /// When it fires.
+    pub timing: Timing,
+    /// `FOR EACH ROW`; otherwise once for a statement.
+    pub each_row: bool,
+    /// Fires for `INSERT`.
+    pub insert: bool,
+    /// Fires for `UPDATE`.
+    pub update: bool,
+    /// Fires for `DELETE`.
+    pub delete: bool,
+    /// Fires for `TRUNCATE`.
+    pub truncate: bool,
+    /// `UPDATE OF`: fires only if one of these columns is assigned to; empty means any.
+    pub columns: Vec<usize>,
+    /// `WHEN`: over the old row at entry 0 and the new row at entry 1 of its level.
+    pub when: Option<Expr>,
     /// Not `DISABLE`d.
     pub enabled: bool,
 }
@@ -261,10 +286,16 @@ pub trait Catalog {
     /// The table that an index belongs to, and the index's position in it.
     fn index(&self, name: &str) -> Option<(Arc<Table>, usize)>;
 
-    /// Whether there is a trigger function of this name, without effect.
-    fn trigger_function(&self, name: &str) -> bool {
+    /// The functions of a name that users have defined.
+    fn routines(&self, name: &str) -> Vec<Arc<Routine>> {
         let _ = name;
-        false
+        Vec::new()
+    }
+
+    /// A function by its id.
+    fn routine(&self, id: RoutineId) -> Option<Arc<Routine>> {
+        let _ = id;
+        None
     }
 
     /// A sequence by name.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::plan::catalog::{Action, Check, Column, EnumType, Index, Sequence, Table, Trigger};
 use crate::plan::query::Query;
+use crate::plan::routine::Routine;
 
 /// A change of the schema.
 ///
@@ -45,10 +46,22 @@ pub enum Ddl {
     },
     /// `CREATE TYPE .. AS ENUM`.
     CreateEnum(EnumType),
-    /// `CREATE FUNCTION` of a trigger function that only returns: its name.
-    CreateFunction(Arc<str>),
-    /// `DROP FUNCTION` of such functions: their names.
-    DropFunctions(Vec<Arc<str>>),
+    /// `CREATE FUNCTION`.
+    CreateRoutine {
+        /// The function.
+        routine: Box<Routine>,
+        /// `OR REPLACE`.
+        replace: bool,
+    },
+    /// `DROP FUNCTION`.
+    DropRoutines {
+        /// Those that exist.
+        routines: Vec<Arc<Routine>>,
+        /// Those that do not (`IF EXISTS`): a notice for each.
+        missing: Vec<Arc<str>>,
+        /// `CASCADE`: triggers that call them are dropped.
+        cascade: bool,
+    },
     /// `ALTER TABLE`.
     AlterTable {
         /// The table.
@@ -134,6 +147,11 @@ pub enum AlterTable {
     },
     /// `CREATE TRIGGER`.
     AddTrigger(Trigger),
+    /// `DROP TRIGGER`.
+    DropTrigger {
+        /// Its name.
+        name: Arc<str>,
+    },
     /// `ENABLE TRIGGER` and `DISABLE TRIGGER`.
     SetTrigger {
         /// Its name.

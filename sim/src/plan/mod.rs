@@ -18,11 +18,13 @@ pub mod ddl;
 pub mod expr;
 mod lower;
 pub mod query;
+pub mod routine;
 pub mod types;
 pub mod walk;
 pub mod write;
 
-pub use lower::lower;
+pub use lower::variables;
+pub use lower::{argument_variables, lower, lower_inside, variable_type};
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,8 @@ pub enum PlanKind {
     Write(Box<write::Write>),
     /// A change of the schema.
     Ddl(Box<ddl::Ddl>),
+    /// `DO`: a function without a name.
+    Do(Arc<routine::Routine>),
 }
 
 /// A statement ready to run, valid for one version of the catalogue.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::plan::catalog::{Sequence, Table, VirtualTable};
 use crate::plan::expr::{Aggregate, Comparison, Expr, SetFunction, Window};
+use crate::plan::routine::Routine;
 use crate::plan::types::Type;
 use crate::plan::write::Write;
 
@@ -149,6 +150,17 @@ pub enum RangeKind {
         /// Its arguments.
         args: Vec<Expr>,
         /// `WITH ORDINALITY`: one more column, counting from 1.
+        ordinality: bool,
+    },
+    /// A set-returning function that a user has defined.
+    Routine {
+        /// Which.
+        routine: Arc<Routine>,
+        /// The types of its arguments in this call.
+        types: Vec<Type>,
+        /// Its arguments.
+        args: Vec<Expr>,
+        /// `WITH ORDINALITY`.
         ordinality: bool,
     },
     /// A materialised common table expression of this or an outer query.

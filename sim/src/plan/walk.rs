@@ -33,6 +33,7 @@ pub fn operands(e: &mut Expr, depth: u32, visit: &mut Visit<'_>) {
         | Expr::Array(list)
         | Expr::Extreme { args: list, .. }
         | Expr::Call { args: list, .. }
+        | Expr::Routine { args: list, .. }
         | Expr::Host { args: list, .. } => {
             for each in list {
                 expr(each, depth, visit);
@@ -161,7 +162,7 @@ pub fn source(s: &mut Source, depth: u32, visit: &mut Visit<'_>) {
     for entry in &mut s.range {
         match &mut entry.kind {
             RangeKind::Subquery(q) => query(q, depth + 1, visit),
-            RangeKind::Function { args, .. } => {
+            RangeKind::Function { args, .. } | RangeKind::Routine { args, .. } => {
                 for arg in args {
                     expr(arg, depth, visit);
                 }
@@ -270,6 +271,7 @@ pub fn volatility(e: &Expr) -> Volatility {
     expr(&mut e.clone(), 0, &mut |e, _| {
         match e {
             Expr::Host { function, .. } => worst = worst.max(host_volatility(*function)),
+            Expr::Routine { routine, .. } => worst = worst.max(routine.volatility),
             Expr::Subquery(_)
             | Expr::Exists(_)
             | Expr::AnyOfRows { .. }

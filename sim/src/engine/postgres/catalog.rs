@@ -4,7 +4,7 @@
 //! at a time, and a transaction's changes can be kept as a list of edits that only it sees: each
 //! replaces or removes one whole entry. A commit applies them, a rollback drops them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use rowlock_model::schedule::SessionId;
 
 use super::{Object, RelId};
 use crate::plan::catalog::{self, EnumType, Relation, RelationId, Sequence, Table};
+use crate::plan::routine::{Routine, RoutineId};
 use crate::plan::types::{EnumId, Type};
 use crate::world::{Digest, World};
 
@@ -26,8 +27,8 @@ pub(crate) struct Schema {
     pub(crate) sequences: BTreeMap<RelationId, Arc<Sequence>>,
     /// The enumerations.
     pub(crate) enums: BTreeMap<EnumId, Arc<EnumType>>,
-    /// The names of trigger functions.
-    pub(crate) functions: BTreeSet<Arc<str>>,
+    /// The functions that users have defined.
+    pub(crate) routines: BTreeMap<RoutineId, Arc<Routine>>,
 }
 
 /// One change of the schema.
@@ -39,8 +40,10 @@ pub(crate) enum Edit {
     Sequence(Arc<Sequence>),
     /// Adds an enumeration.
     Enum(Arc<EnumType>),
-    /// Adds a trigger function, or removes it.
-    Function(Arc<str>, bool),
+    /// Adds or replaces a function.
+    Routine(Arc<Routine>),
+    /// Removes a function.
+    DropRoutine(RoutineId),
     /// Removes a table or a sequence.
     Drop(RelationId),
     /// Removes an enumeration.
@@ -90,11 +93,11 @@ impl Schema {
             Edit::Enum(labels) => {
                 self.enums.insert(labels.id, Arc::clone(labels));
             }
-            Edit::Function(name, true) => {
-                self.functions.insert(Arc::clone(name));
+            Edit::Routine(routine) => {
+                self.routines.insert(routine.id, Arc::clone(routine));
             }
-            Edit::Function(name, false) => {
-                self.functions.remove(name);
+            Edit::DropRoutine(id) => {
+                self.routines.remove(id);
             }
             Edit::Drop(id) => {
                 self.tables.remove(id);
@@ -163,8 +166,13 @@ impl Schema {
 }
 
 impl catalog::Catalog for Schema {
-    fn trigger_function(&self, name: &str) -> bool {
-        self.functions.contains(name)
+    fn routines(&self, name: &str) -> Vec<Arc<Routine>> {
+        let named = self.routines.values().filter(|r| &*r.name == name);
+        named.map(Arc::clone).collect()
+    }
+
+    fn routine(&self, id: RoutineId) -> Option<Arc<Routine>> {
+        self.routines.get(&id).map(Arc::clone)
     }
 
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {

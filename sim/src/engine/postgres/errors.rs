@@ -415,3 +415,21 @@ pub(crate) fn undefined_prepared(name: &str) -> DbError {
         format!("prepared statement \"{name}\" does not exist"),
     )
 }
+
+/// 2F005: a function in PL/pgSQL came to its end.
+pub(crate) fn no_return() -> DbError {
+    DbError::postgres("2F005", "control reached end of function without RETURN")
+}
+
+/// 0A000: what `refused` says about a read-only transaction, about a function that is not volatile.
+pub(crate) fn not_in_stable(refused: &DbError) -> DbError {
+    let command = refused
+        .message
+        .strip_prefix("cannot execute ")
+        .and_then(|m| m.strip_suffix(" in a read-only transaction"))
+        .unwrap_or("this command");
+    DbError::postgres(
+        "0A000",
+        format!("{command} is not allowed in a non-volatile function"),
+    )
+}

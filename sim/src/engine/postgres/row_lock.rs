@@ -241,7 +241,7 @@ impl Store {
             };
             return Ok(outcome);
         }
-        let mut state = match run.take_suspended() {
+        let mut state = match run.take_suspended()? {
             None => RowLockState::new(version),
             Some(Suspended::RowLock(mut state)) => {
                 let wait = self.finish_wait(run.session);

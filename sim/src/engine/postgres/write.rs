@@ -173,7 +173,7 @@ impl Store {
             };
             return Ok(outcome);
         }
-        let mut state = match run.take_suspended() {
+        let mut state = match run.take_suspended()? {
             None => WriteState::default(),
             Some(Suspended::Write(state)) => {
                 self.finish_wait(run.session);
@@ -401,7 +401,7 @@ impl Store {
             };
             return Ok(check);
         }
-        match run.take_suspended() {
+        match run.take_suspended()? {
             None => {}
             Some(Suspended::Unique(_)) => {
                 self.finish_wait(run.session);
@@ -490,7 +490,7 @@ impl Store {
             };
             return Ok(taken);
         }
-        match run.take_suspended() {
+        match run.take_suspended()? {
             None => {}
             Some(Suspended::Unique(_)) => {
                 self.finish_wait(run.session);

@@ -230,6 +230,7 @@ fn follows(known: &[&Expr], part: &Expr, entry: u32) -> bool {
             | Expr::System { .. }
             | Expr::Param(_)
             | Expr::Host { .. }
+            | Expr::Routine { .. }
             | Expr::Subquery(_)
             | Expr::Exists(_)
             | Expr::AnyOfRows { .. }

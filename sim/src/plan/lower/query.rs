@@ -829,7 +829,7 @@ impl<'c> Lowering<'c> {
                 };
                 self.push_lock(entry, &pushed)
             }
-            RangeKind::Function { .. } => refuse("a function"),
+            RangeKind::Function { .. } | RangeKind::Routine { .. } => refuse("a function"),
             RangeKind::Cte(_) => refuse("a WITH query"),
             RangeKind::Virtual(_) | RangeKind::Sequence(_) => {
                 unsupported("a row lock on this relation", clause.position)
@@ -916,6 +916,9 @@ fn empty_query() -> Query {
 fn is_plain(query: &Query) -> bool {
     let mut plain = query.locks.is_empty();
     walk::query(&mut query.clone(), 0, &mut |e, _| {
+        if let Expr::Routine { routine, .. } = e {
+            plain &= routine.volatility != Volatility::Volatile;
+        }
         if let Expr::Host { function, .. } = e {
             plain &= function.volatility() != Volatility::Volatile;
         }

@@ -103,8 +103,8 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
         Ddl::Truncate { tables, .. } => exclusive(tables),
         Ddl::CreateSequence { .. }
         | Ddl::CreateEnum(_)
-        | Ddl::CreateFunction(_)
-        | Ddl::DropFunctions(_)
+        | Ddl::CreateRoutine { .. }
+        | Ddl::DropRoutines { .. }
         | Ddl::DropSequences { .. }
         | Ddl::DropEnums { .. } => Vec::new(),
     }
@@ -176,8 +176,20 @@ impl Exec<'_> {
                     ..EnumType::clone(labels)
                 })));
             }
-            Ddl::CreateFunction(name) => self.edit(Edit::Function(Arc::clone(name), true)),
-            Ddl::DropFunctions(names) => self.drop_functions(names)?,
+            Ddl::CreateRoutine { routine, replace } => self.create_routine(routine, *replace)?,
+            Ddl::DropRoutines {
+                routines,
+                missing,
+                cascade,
+            } => {
+                for name in missing {
+                    self.notice(
+                        "NOTICE",
+                        format!("function {name} does not exist, skipping"),
+                    );
+                }
+                self.drop_routines(routines, *cascade)?;
+            }
             Ddl::AlterTable { table, actions } => {
                 for action in actions {
                     let table = Table::clone(&self.table(table.id));
@@ -243,12 +255,12 @@ impl Exec<'_> {
         Ok(Done::default())
     }
 
-    fn new_id(&mut self) -> RelId {
+    pub(super) fn new_id(&mut self) -> RelId {
         self.store.catalog_mut().new_id()
     }
 
     /// Makes an edit, and sees it.
-    fn edit(&mut self, edit: Edit) {
+    pub(super) fn edit(&mut self, edit: Edit) {
         let levels = self.store.xact(self.session).levels.len();
         let level = levels.saturating_sub(1) as u8;
         self.store.ensure_xid(self.session);
@@ -447,6 +459,7 @@ impl Exec<'_> {
                 table.foreign_keys.push(key);
             }
             AlterTable::AddTrigger(trigger) => table.triggers.push(trigger.clone()),
+            AlterTable::DropTrigger { name } => table.triggers.retain(|t| t.name != *name),
             AlterTable::SetTrigger { name, enabled } => {
                 for trigger in table.triggers.iter_mut().filter(|t| t.name == *name) {
                     trigger.enabled = *enabled;
@@ -685,29 +698,6 @@ impl Exec<'_> {
             .filter(|(child, key)| !except.contains(&child.id) && which(key))
             .map(|(child, key)| (Arc::clone(child), Arc::clone(&key.name)))
             .collect()
-    }
-
-    fn drop_functions(&mut self, names: &[Arc<str>]) -> Result<(), Stop> {
-        for name in names {
-            let mut tables = self.schema.tables.values();
-            let user = tables.find_map(|table| {
-                let mut triggers = table.triggers.iter();
-                let trigger = triggers.find(|t| t.function == *name)?;
-                Some((Arc::clone(&trigger.name), Arc::clone(&table.name)))
-            });
-            if let Some((trigger, table)) = user {
-                return Err(DbError::postgres(
-                    "2BP01",
-                    format!("cannot drop function {name}() because other objects depend on it"),
-                )
-                .with_detail(format!(
-                    "trigger {trigger} on table {table} depends on function {name}()"
-                ))
-                .into());
-            }
-            self.edit(Edit::Function(Arc::clone(name), false));
-        }
-        Ok(())
     }
 
     fn drop_users(&mut self, users: &[(Arc<Table>, Arc<str>)]) {

@@ -580,7 +580,7 @@ impl Exec<'_> {
 
     /// Runs a nested statement under its own snapshot: in REPEATABLE READ that of the transaction,
     /// unless `newest` is wanted.
-    fn nested<R>(
+    pub(super) fn nested<R>(
         &mut self,
         newest: bool,
         f: impl FnOnce(&mut Self) -> Result<R, Stop>,

@@ -15,6 +15,7 @@
 //! | `foreign_key.rs` | the checks and actions at the end of a statement |
 //! | `function.rs` | what do `now()`, `nextval()`, the advisory locks do |
 //! | `view.rs` | what is in `pg_locks`, `pg_stat_activity` |
+//! | `routine/` | functions that users define |
 //! | `ddl.rs` | changes of the schema |
 
 mod bound;
@@ -27,6 +28,7 @@ mod function;
 mod group;
 mod info;
 mod order;
+mod routine;
 mod run;
 mod select;
 mod source;
@@ -45,6 +47,7 @@ use self::bound::Around;
 use self::cte::CteState;
 pub(crate) use self::foreign_key::Event;
 pub(crate) use self::info::{Info, locking_query};
+pub(super) use self::routine::FrameEnd;
 pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
@@ -53,6 +56,8 @@ use super::{
 };
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};
+use crate::plan::routine::Routine;
+use crate::plan::types::Type;
 
 /// Whether whoever takes rows wants more of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +103,10 @@ pub(super) struct Exec<'e> {
     rechecks: Vec<(Arc<str>, IndexKeyValues)>,
     /// SERIALIZABLE: what the running scan reads is noted elsewhere.
     unnoted: bool,
+    /// How many functions run inside each other.
+    depth: usize,
+    /// A statement of a function has run.
+    nested_ran: bool,
     /// Set when a `pg_sleep` waits: until when.
     pub(super) sleeps_until: Option<i64>,
     /// The sleep in which the statement was suspended is over.
@@ -129,6 +138,8 @@ impl<'e> Exec<'e> {
             events: Vec::new(),
             rechecks: Vec::new(),
             unnoted: false,
+            depth: 0,
+            nested_ran: false,
             sleeps_until: None,
             slept: false,
         }
@@ -181,6 +192,15 @@ impl expr::Host for Exec<'_> {
 
     fn call(&mut self, function: HostFunction, args: &[Value]) -> Result<Value, Stop> {
         self.function(function, args)
+    }
+
+    fn routine(
+        &mut self,
+        routine: &Arc<Routine>,
+        types: &[Type],
+        args: &[Value],
+    ) -> Result<Value, Stop> {
+        self.call_routine(routine, types, args)
     }
 
     fn rows(&mut self, plan: &SubPlan, scope: &Scope<'_>) -> Result<Arc<[Row]>, Stop> {

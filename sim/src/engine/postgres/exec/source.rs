@@ -372,6 +372,22 @@ impl Exec<'_> {
                 }
                 Ok(Flow::More)
             }
+            RangeKind::Routine {
+                routine,
+                types,
+                args,
+                ordinality,
+            } => {
+                let rows = around.with(before, |scope| {
+                    self.routine_rows(routine, types, args, *ordinality, scope)
+                })?;
+                for row in rows {
+                    if sink(self, row)? == Flow::Enough {
+                        return Ok(Flow::Enough);
+                    }
+                }
+                Ok(Flow::More)
+            }
             RangeKind::Cte(id) => self.cte_rows(*id, around, sink),
         }
     }
@@ -525,7 +541,7 @@ impl Exec<'_> {
                 _ => false,
             },
             RangeKind::Function { function, .. } => *function == SetFunction::Scalar,
-            RangeKind::Virtual(_) | RangeKind::Sequence(_) => false,
+            RangeKind::Virtual(_) | RangeKind::Sequence(_) | RangeKind::Routine { .. } => false,
         }
     }
 

@@ -69,7 +69,9 @@ fn source(visitor: &mut impl Visitor, s: &Source, first: usize, locked: impl Fn(
         }
         match &entry.kind {
             RangeKind::Subquery(q) => query(visitor, q),
-            RangeKind::Function { args, .. } => exprs(visitor, args),
+            RangeKind::Function { args, .. } | RangeKind::Routine { args, .. } => {
+                exprs(visitor, args);
+            }
             _ => {}
         }
         if let Access::Index { keys, .. } = &entry.access {
@@ -171,7 +173,10 @@ pub(super) fn expr(visitor: &mut impl Visitor, e: &Expr) {
         Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Array(list) => {
             exprs(visitor, list);
         }
-        Expr::Extreme { args, .. } | Expr::Call { args, .. } | Expr::Host { args, .. } => {
+        Expr::Extreme { args, .. }
+        | Expr::Call { args, .. }
+        | Expr::Routine { args, .. }
+        | Expr::Host { args, .. } => {
             exprs(visitor, args);
         }
         Expr::Not(x) => expr(visitor, x),
@@ -221,6 +226,9 @@ pub(super) fn is_volatile(e: &Expr) -> bool {
         fn expr(&mut self, e: &Expr) {
             if let Expr::Host { function, .. } = e {
                 self.0 |= function.volatility() == Volatility::Volatile;
+            }
+            if let Expr::Routine { routine, .. } = e {
+                self.0 |= routine.volatility == Volatility::Volatile;
             }
         }
     }
