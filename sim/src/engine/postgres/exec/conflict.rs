@@ -9,6 +9,7 @@ use rowlock_model::Row;
 
 use super::bound::{Around, Bound};
 use super::foreign_key::Event;
+use super::trigger::{Action, columns_set};
 use super::write::{Replaced, set_strength};
 use super::{Exec, Stop};
 use crate::engine::postgres::{
@@ -64,6 +65,13 @@ impl Exec<'_> {
                         }
                         let old = self.store.row(existing).to_vec();
                         let new = self.assigned(set, old, &bound, around)?;
+                        let old = Row::clone(self.store.row(existing));
+                        let columns = columns_set(set);
+                        let new =
+                            self.before_row(table, Action::Update, &columns, Some(&old), new)?;
+                        let Some(new) = new else {
+                            return Ok(None);
+                        };
                         let new = self.finish_row(table, new, around)?;
                         return match self.replace(table, set, existing, new, around)? {
                             Replaced::Done(version) => Ok(Some(version)),
@@ -118,6 +126,7 @@ impl Exec<'_> {
             return Ok(None);
         }
         self.queue(table, Event::Insert(Row::clone(row)), version);
+        self.after_row(table, Action::Insert, &[], None, Some(row))?;
         Ok(Some(version))
     }
 

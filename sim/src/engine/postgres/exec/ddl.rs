@@ -458,7 +458,10 @@ impl Exec<'_> {
                 }
                 table.foreign_keys.push(key);
             }
-            AlterTable::AddTrigger(trigger) => table.triggers.push(trigger.clone()),
+            AlterTable::AddTrigger(trigger) => {
+                table.triggers.retain(|t| t.name != trigger.name);
+                table.triggers.push(trigger.clone());
+            }
             AlterTable::DropTrigger { name } => table.triggers.retain(|t| t.name != *name),
             AlterTable::SetTrigger { name, enabled } => {
                 for trigger in table.triggers.iter_mut().filter(|t| t.name == *name) {
@@ -792,6 +795,9 @@ impl Exec<'_> {
             }
         }
         for table in tables {
+            if table.triggers.iter().any(|t| t.enabled && t.truncate) {
+                return Err(DbError::unsupported("TRUNCATE triggers", None).into());
+            }
             self.store.ssi_empty(self.session, table.id)?;
             self.store.truncate(self.session, &self.snapshot, table.id);
             if restart_identity {

@@ -10,7 +10,7 @@
 //!   that reaches a row which the transaction cannot see is a serialization failure.
 //!
 //! Each check or action is a nested statement with its own command id; what an action writes is
-//! checked in turn before the next event.
+//! checked in turn, after all that is queued already.
 
 use std::hash::Hash;
 use std::rc::Rc;
@@ -21,6 +21,7 @@ use rowlock_model::{Row, Value};
 
 use super::bound::Around;
 use super::constraint::{output_text, shown_key};
+use super::trigger::{Action as Fired, Firing, QueuedTrigger};
 use super::write::Replaced;
 use super::{Exec, Stop};
 use crate::engine::postgres::session::Deferred;
@@ -28,7 +29,7 @@ use crate::engine::postgres::{
     Birth, Entry, LockMode, LockOutcome, LockScope, RelId, RowLock, Snapshot, Tag, UniqueCheck,
     VersionId, WaitPolicy, errors,
 };
-use crate::plan::catalog::{Action, ForeignKey, Index, Table};
+use crate::plan::catalog::{Action, ForeignKey, Index, Table, Timing, Trigger};
 use crate::plan::write::Assignment;
 use crate::world::Digest;
 
@@ -68,6 +69,8 @@ pub(super) struct Queued {
     own: bool,
     /// The unique constraint, of a key.
     unique: Option<Arc<str>>,
+    /// A trigger that fires instead of looking at foreign keys.
+    trigger: Option<Box<QueuedTrigger>>,
 }
 
 impl Exec<'_> {
@@ -97,6 +100,7 @@ impl Exec<'_> {
                 version,
                 own,
                 unique: Some(name),
+                trigger: None,
             });
         }
         if table.foreign_keys.is_empty() && self.schema.references(table.id).next().is_none() {
@@ -108,19 +112,72 @@ impl Exec<'_> {
             version,
             own,
             unique: None,
+            trigger: None,
         });
+    }
+
+    /// Queues a trigger that fires when the statement ends.
+    pub(super) fn queue_trigger(
+        &mut self,
+        table: &Table,
+        trigger: &Trigger,
+        action: super::trigger::Action,
+        old: Option<&Row>,
+        new: Option<&Row>,
+    ) {
+        self.events.push(Queued {
+            table: table.id,
+            event: Event::Insert([].into()),
+            version: crate::world::Slot(0),
+            own: false,
+            unique: None,
+            trigger: Some(Box::new(QueuedTrigger {
+                trigger: Arc::new(trigger.clone()),
+                action,
+                old: old.map(Row::clone),
+                new: new.map(Row::clone),
+            })),
+        });
+    }
+
+    fn fire_queued(&mut self, table: &Table, queued: &QueuedTrigger) -> Result<(), Stop> {
+        let QueuedTrigger {
+            trigger,
+            action,
+            old,
+            new,
+        } = queued;
+        if trigger.each_row {
+            self.call_trigger(Firing {
+                trigger,
+                table,
+                action: *action,
+                old: old.as_ref(),
+                new: new.as_ref(),
+            })?;
+            return Ok(());
+        }
+        self.fire_for_statement(table, trigger, *action)
     }
 
     /// Runs what is queued: called at the end of the statement, and of every nested one.
     pub(super) fn fire_events(&mut self) -> Result<(), Stop> {
-        for queued in std::mem::take(&mut self.events) {
-            self.fire(&queued)?;
+        while !self.events.is_empty() {
+            for queued in std::mem::take(&mut self.events) {
+                self.fire(&queued)?;
+            }
         }
         Ok(())
     }
 
     fn fire(&mut self, queued: &Queued) -> Result<(), Stop> {
         let schema = Rc::clone(&self.schema);
+        if let Some(trigger) = &queued.trigger {
+            let Some(table) = schema.tables.get(&queued.table) else {
+                return Ok(());
+            };
+            return self.fire_queued(table, trigger);
+        }
         if let (Event::Key(key), Some(name)) = (&queued.event, &queued.unique) {
             let Some(table) = schema.tables.get(&queued.table) else {
                 return Ok(());
@@ -489,10 +546,24 @@ impl Exec<'_> {
     ) -> Result<(), Stop> {
         self.lock_relation(child.id, LockMode::RowExclusive)?;
         self.nested(true, |exec| {
+            exec.before_statement(child, Fired::Delete, &[])?;
             for version in exec.children(child, key, values)? {
                 let mut version = version;
                 if !exec.is_child(version, key, values)? {
                     continue;
+                }
+                if child.has_triggers(Timing::Before, true, Fired::Delete) {
+                    match exec.lock_for_trigger(version, RowLock::Update)? {
+                        Replaced::Done(_) => {}
+                        Replaced::Newer(newer) if exec.has(newer, &key.columns, values) => {
+                            version = newer;
+                        }
+                        _ => continue,
+                    }
+                    let old = Row::clone(exec.store.row(version));
+                    if !exec.before_delete(child, &old)? {
+                        continue;
+                    }
                 }
                 while let Replaced::Newer(newer) = exec.remove(child, version)? {
                     if !exec.has(newer, &key.columns, values) {
@@ -501,7 +572,8 @@ impl Exec<'_> {
                     version = newer;
                 }
             }
-            exec.fire_events()
+            exec.after_statement(child, Fired::Delete, &[]);
+            Ok(())
         })
     }
 
@@ -524,17 +596,35 @@ impl Exec<'_> {
             })
             .collect();
         self.lock_relation(child.id, LockMode::RowExclusive)?;
+        let columns = super::trigger::columns_set(&assignments);
         self.nested(true, |exec| {
+            exec.before_statement(child, Fired::Update, &columns)?;
             for version in exec.children(child, key, values)? {
                 let mut version = version;
                 if !exec.is_child(version, key, values)? {
                     continue;
+                }
+                if child.has_triggers(Timing::Before, true, Fired::Update) {
+                    let strength = super::write::set_strength(child, &assignments);
+                    match exec.lock_for_trigger(version, strength)? {
+                        Replaced::Done(_) => {}
+                        Replaced::Newer(newer) if exec.has(newer, &key.columns, values) => {
+                            version = newer;
+                        }
+                        _ => continue,
+                    }
                 }
                 loop {
                     let mut row = exec.store.row(version).to_vec();
                     for (column, value) in &set {
                         row[*column] = value.clone();
                     }
+                    let old = Row::clone(exec.store.row(version));
+                    let fired = Fired::Update;
+                    let Some(row) = exec.before_row(child, fired, &columns, Some(&old), row)?
+                    else {
+                        break;
+                    };
                     let row = exec.finish_row(child, row, around)?;
                     match exec.replace(child, &assignments, version, row, around)? {
                         Replaced::Newer(newer) if exec.has(newer, &key.columns, values) => {
@@ -544,7 +634,8 @@ impl Exec<'_> {
                     }
                 }
             }
-            exec.fire_events()
+            exec.after_statement(child, Fired::Update, &columns);
+            Ok(())
         })
     }
 
@@ -608,7 +699,9 @@ impl Exec<'_> {
         let before = std::mem::replace(&mut self.snapshot, snapshot);
         let events = std::mem::take(&mut self.events);
         let result = f(self);
-        self.events = events;
+        // What an action of a foreign key has queued comes after all that is queued already.
+        let later = std::mem::replace(&mut self.events, events);
+        self.events.extend(later);
         self.snapshot = before;
         result
     }

@@ -13,6 +13,7 @@
 //! | `write.rs`, `conflict.rs` | what do INSERT, UPDATE, DELETE, ON CONFLICT do to a row |
 //! | `constraint.rs` | NOT NULL, CHECK, unique keys, generated columns |
 //! | `foreign_key.rs` | the checks and actions at the end of a statement |
+//! | `trigger.rs` | when do triggers fire |
 //! | `function.rs` | what do `now()`, `nextval()`, the advisory locks do |
 //! | `view.rs` | what is in `pg_locks`, `pg_stat_activity` |
 //! | `routine/` | functions that users define |
@@ -33,6 +34,7 @@ mod run;
 mod select;
 mod source;
 mod table;
+mod trigger;
 mod view;
 mod walk;
 mod write;

@@ -11,14 +11,17 @@ use super::bound::{Around, Bound};
 use super::constraint::{changes_index, update_strength};
 use super::foreign_key::Event;
 use super::select::RowSink;
+use super::trigger::{Action, columns_set};
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::{
     Follow, LockOutcome, RowLock, VersionId, WaitPolicy, WriteOutcome, errors,
 };
-use crate::plan::catalog::Table;
+use crate::plan::catalog::{Table, Timing};
 use crate::plan::expr::Host as _;
 use crate::plan::query::{Cte, Source};
-use crate::plan::write::{Assignment, Delete, Insert, Returning, Update, Write};
+use crate::plan::write::{
+    Assignment, ConflictAction, Delete, Insert, OnConflict, Returning, Update, Write,
+};
 
 impl Exec<'_> {
     /// Runs a write and gives the rows of its `RETURNING` to `sink`. Returns how many rows it
@@ -52,18 +55,33 @@ impl Exec<'_> {
         sink: RowSink<'_>,
     ) -> Result<u64, Stop> {
         self.open_ctes(&insert.with, around);
+        let updated = match &insert.conflict {
+            Some(OnConflict {
+                action: ConflictAction::Update { set, .. },
+                ..
+            }) => Some(columns_set(set)),
+            _ => None,
+        };
+        self.before_statement(&insert.table, Action::Insert, &[])?;
+        if let Some(columns) = &updated {
+            self.before_statement(&insert.table, Action::Update, columns)?;
+        }
         let mut affected = 0;
-        let Some(source) = &insert.source else {
+        if let Some(source) = &insert.source {
+            let scope = around.scope();
+            self.query(source, Around::inside(&scope), &mut |exec, row| {
+                let bound = [Bound::default(), Bound::computed(row)];
+                exec.insert_row(insert, &bound, around, &mut affected, sink)?;
+                Ok(Flow::More)
+            })?;
+        } else {
             let bound = [Bound::default(), Bound::computed([].into())];
             self.insert_row(insert, &bound, around, &mut affected, sink)?;
-            return Ok(affected);
-        };
-        let scope = around.scope();
-        self.query(source, Around::inside(&scope), &mut |exec, row| {
-            let bound = [Bound::default(), Bound::computed(row)];
-            exec.insert_row(insert, &bound, around, &mut affected, sink)?;
-            Ok(Flow::More)
-        })?;
+        }
+        if let Some(columns) = &updated {
+            self.after_statement(&insert.table, Action::Update, columns);
+        }
+        self.after_statement(&insert.table, Action::Insert, &[]);
         Ok(affected)
     }
 
@@ -76,6 +94,9 @@ impl Exec<'_> {
         sink: RowSink<'_>,
     ) -> Result<(), Stop> {
         let row = self.project(&insert.values, bound, around)?;
+        let Some(row) = self.before_row(&insert.table, Action::Insert, &[], None, row)? else {
+            return Ok(());
+        };
         let row = self.finish_row(&insert.table, row, around)?;
         let written = match &insert.conflict {
             None => Some(self.store_row(&insert.table, &row, around)?),
@@ -102,6 +123,7 @@ impl Exec<'_> {
             .insert(&mut self.run, &self.snapshot, table.id, Row::clone(row));
         self.index_row(table, row, version, &[], around)?;
         self.queue(table, Event::Insert(Row::clone(row)), version);
+        self.after_row(table, Action::Insert, &[], None, Some(row))?;
         Ok(version)
     }
 
@@ -120,6 +142,11 @@ impl Exec<'_> {
         sink: RowSink<'_>,
     ) -> Result<u64, Stop> {
         self.open_ctes(&update.with, around);
+        let columns = columns_set(&update.set);
+        self.before_statement(&update.table, Action::Update, &columns)?;
+        let before = update
+            .table
+            .has_triggers(Timing::Before, true, Action::Update);
         let mut affected = 0;
         self.source(&update.source, around, None, &mut |exec, bound| {
             let mut bound = bound.to_vec();
@@ -128,7 +155,26 @@ impl Exec<'_> {
                     unreachable!("the target of an update is bound")
                 };
                 let row = exec.updated_row(update, &mut bound, around)?;
-                let outcome = exec.replace(&update.table, &update.set, version, row, around)?;
+                let outcome = if before {
+                    let strength = set_strength(&update.table, &update.set);
+                    exec.lock_for_trigger(version, strength)?
+                } else {
+                    Replaced::Done(version)
+                };
+                let outcome = match outcome {
+                    Replaced::Done(_) => {
+                        let old = Row::clone(exec.store.row(version));
+                        let action = Action::Update;
+                        let row =
+                            exec.before_row(&update.table, action, &columns, Some(&old), row)?;
+                        let Some(row) = row else {
+                            return Ok(Flow::More);
+                        };
+                        let row = exec.finish_row(&update.table, row, around)?;
+                        exec.replace(&update.table, &update.set, version, row, around)?
+                    }
+                    other => other,
+                };
                 match outcome {
                     Replaced::Done(new) => {
                         affected += 1;
@@ -146,17 +192,18 @@ impl Exec<'_> {
                 }
             }
         })?;
+        self.after_statement(&update.table, Action::Update, &columns);
         Ok(affected)
     }
 
-    /// The new image of the row bound at entry 0. Rows of multiple assignment are appended to
+    /// The new image of the row bound at entry 0, before triggers and checks. Rows of multiple assignment are appended to
     /// `bound`.
     fn updated_row(
         &mut self,
         update: &Update,
         bound: &mut Vec<Bound>,
         around: Around<'_>,
-    ) -> Result<Row, Stop> {
+    ) -> Result<Vec<Value>, Stop> {
         bound.truncate(update.source.range.len());
         for plan in &update.rows {
             let rows = around.with(bound, |scope| self.rows(plan, scope))?;
@@ -171,8 +218,7 @@ impl Exec<'_> {
             Some(row) => row.to_vec(),
             None => unreachable!("the target of an update is bound"),
         };
-        let new = self.assigned(&update.set, old, bound, around)?;
-        self.finish_row(&update.table, new, around)
+        self.assigned(&update.set, old, bound, around)
     }
 
     /// `row` with the assignments made.
@@ -220,7 +266,16 @@ impl Exec<'_> {
                     // No index entry is made on the server, so no key is checked.
                     self.rechecks.clear();
                 }
+                let (before, after) = (Row::clone(&old), Row::clone(&row));
                 self.queue_update(table, old, row, new, own);
+                let columns = columns_set(set);
+                self.after_row(
+                    table,
+                    Action::Update,
+                    &columns,
+                    Some(&before),
+                    Some(&after),
+                )?;
                 Ok(Replaced::Done(new))
             }
             WriteOutcome::Updated => self.newest(version, set_strength(table, set)),
@@ -295,6 +350,10 @@ impl Exec<'_> {
         sink: RowSink<'_>,
     ) -> Result<u64, Stop> {
         self.open_ctes(&delete.with, around);
+        self.before_statement(&delete.table, Action::Delete, &[])?;
+        let before = delete
+            .table
+            .has_triggers(Timing::Before, true, Action::Delete);
         let mut affected = 0;
         self.source(&delete.source, around, None, &mut |exec, bound| {
             let mut bound = bound.to_vec();
@@ -302,7 +361,22 @@ impl Exec<'_> {
                 let Some(version) = bound[0].version else {
                     unreachable!("the target of a delete is bound")
                 };
-                match exec.remove(&delete.table, version)? {
+                let outcome = if before {
+                    exec.lock_for_trigger(version, RowLock::Update)?
+                } else {
+                    Replaced::Done(version)
+                };
+                let outcome = match outcome {
+                    Replaced::Done(_) => {
+                        let old = Row::clone(exec.store.row(version));
+                        if before && !exec.before_delete(&delete.table, &old)? {
+                            return Ok(Flow::More);
+                        }
+                        exec.remove(&delete.table, version)?
+                    }
+                    other => other,
+                };
+                match outcome {
                     Replaced::Done(_) => {
                         affected += 1;
                         exec.returning(&delete.returning, &bound, around, sink)?;
@@ -318,6 +392,7 @@ impl Exec<'_> {
                 }
             }
         })?;
+        self.after_statement(&delete.table, Action::Delete, &[]);
         Ok(affected)
     }
 
@@ -326,7 +401,8 @@ impl Exec<'_> {
         let old = Row::clone(self.store.row(version));
         match self.store.delete(&mut self.run, &self.snapshot, version)? {
             WriteOutcome::Done(_) => {
-                self.queue(table, Event::Delete(old), version);
+                self.queue(table, Event::Delete(Row::clone(&old)), version);
+                self.after_row(table, Action::Delete, &[], Some(&old), None)?;
                 Ok(Replaced::Done(version))
             }
             WriteOutcome::Updated => self.newest(version, RowLock::Update),

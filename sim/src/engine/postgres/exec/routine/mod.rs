@@ -15,11 +15,13 @@
 //! | `frame.rs` | what are its variables, and how are they assigned to |
 //! | `step.rs` | what do the statements of PL/pgSQL do |
 //! | `catch.rs` | what does a block with `EXCEPTION` do |
+//! | `fire.rs` | how is the function of a trigger called |
 //! | `raise.rs` | what do `RAISE` and `ASSERT` send |
 //! | `define.rs` | how are functions made and dropped |
 
 mod catch;
 mod define;
+mod fire;
 mod frame;
 mod raise;
 mod step;
