@@ -140,6 +140,24 @@ impl Exec<'_> {
         });
     }
 
+    /// Takes a trigger for a statement out of the queue.
+    pub(super) fn unqueue_trigger(
+        &mut self,
+        table: &Table,
+        trigger: &Trigger,
+        action: super::trigger::Action,
+    ) {
+        self.events.retain(|queued| match &queued.trigger {
+            Some(other) => {
+                queued.table != table.id
+                    || other.trigger.each_row
+                    || other.trigger.name != trigger.name
+                    || other.action != action
+            }
+            None => true,
+        });
+    }
+
     fn fire_queued(&mut self, table: &Table, queued: &QueuedTrigger) -> Result<(), Stop> {
         let QueuedTrigger {
             trigger,
@@ -697,11 +715,7 @@ impl Exec<'_> {
             }
         };
         let before = std::mem::replace(&mut self.snapshot, snapshot);
-        let events = std::mem::take(&mut self.events);
         let result = f(self);
-        // What an action of a foreign key has queued comes after all that is queued already.
-        let later = std::mem::replace(&mut self.events, events);
-        self.events.extend(later);
         self.snapshot = before;
         result
     }

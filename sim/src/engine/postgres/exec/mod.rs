@@ -54,7 +54,7 @@ pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
 use super::{
-    Follow, IndexKeyValues, LockOutcome, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy,
+    Follow, IndexKeyValues, LockOutcome, RelId, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy,
 };
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};
@@ -105,6 +105,9 @@ pub(super) struct Exec<'e> {
     rechecks: Vec<(Arc<str>, IndexKeyValues)>,
     /// SERIALIZABLE: what the running scan reads is noted elsewhere.
     unnoted: bool,
+    /// For which tables the running statement has fired its triggers `BEFORE` the statement: actions of
+    /// foreign keys are part of it, and fire them once.
+    statement_fired: Vec<(RelId, trigger::Action)>,
     /// How many functions run inside each other.
     depth: usize,
     /// A statement of a function has run.
@@ -140,6 +143,7 @@ impl<'e> Exec<'e> {
             events: Vec::new(),
             rechecks: Vec::new(),
             unnoted: false,
+            statement_fired: Vec::new(),
             depth: 0,
             nested_ran: false,
             sleeps_until: None,

@@ -106,15 +106,22 @@ impl Exec<'_> {
         action: Action,
         set: &[usize],
     ) -> Result<(), Stop> {
-        for trigger in of_kind(table, Timing::Before, false, action, set) {
+        let found = of_kind(table, Timing::Before, false, action, set);
+        if found.is_empty() || self.statement_fired.contains(&(table.id, action)) {
+            return Ok(());
+        }
+        self.statement_fired.push((table.id, action));
+        for trigger in found {
             self.fire_for_statement(table, trigger, action)?;
         }
         Ok(())
     }
 
-    /// Queues `AFTER` triggers of a statement.
+    /// Queues `AFTER` triggers of a statement. Those that are queued already and have not fired give way:
+    /// they fire once, after all that is part of the statement.
     pub(super) fn after_statement(&mut self, table: &Table, action: Action, set: &[usize]) {
         for trigger in of_kind(table, Timing::After, false, action, set) {
+            self.unqueue_trigger(table, trigger, action);
             self.queue_trigger(table, trigger, action, None, None);
         }
     }

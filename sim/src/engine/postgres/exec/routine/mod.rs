@@ -436,6 +436,7 @@ impl Exec<'_> {
         let addresses = std::mem::take(&mut self.addresses);
         let events = std::mem::take(&mut self.events);
         let rechecks = std::mem::take(&mut self.rechecks);
+        let fired = std::mem::take(&mut self.statement_fired);
         let unnoted = std::mem::take(&mut self.unnoted);
         let result = body(self);
         self.once = once;
@@ -444,6 +445,7 @@ impl Exec<'_> {
         self.addresses = addresses;
         self.events = events;
         self.rechecks = rechecks;
+        self.statement_fired = fired;
         self.unnoted = unnoted;
         result
     }
