@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::plan::expr::Expr;
+use crate::plan::partition::{Bound, Partitioning};
 use crate::plan::routine::{Routine, RoutineId};
 use crate::plan::types::{Declared, EnumId, Type};
 
@@ -83,6 +84,8 @@ pub struct Index {
     pub unique: bool,
     /// The primary key.
     pub primary: bool,
+    /// The index of the partitioned table that this one of a partition is a part of.
+    pub parent: Option<RelationId>,
     /// Belongs to a `PRIMARY KEY` or `UNIQUE` constraint of the same name.
     pub constraint: bool,
     /// A deferrable unique constraint.
@@ -136,6 +139,8 @@ pub struct ForeignKey {
     pub match_full: bool,
     /// Every row obeys it; `false` after `NOT VALID`, until it is validated.
     pub validated: bool,
+    /// It is part of a foreign key of the partitioned table that this one is a partition of.
+    pub inherited: bool,
 }
 
 /// When a trigger fires.
@@ -196,6 +201,12 @@ pub struct Table {
     pub counted: bool,
     /// Its triggers.
     pub triggers: Vec<Trigger>,
+    /// The tables that it inherits from, or the partitioned table that it is a partition of.
+    pub parents: Vec<RelationId>,
+    /// It is a partition: what belongs to it.
+    pub partition: Option<Bound>,
+    /// It is partitioned: it has no rows of its own.
+    pub partitioned: Option<Partitioning>,
 }
 
 impl Table {
@@ -285,6 +296,13 @@ pub trait Catalog {
 
     /// The table that an index belongs to, and the index's position in it.
     fn index(&self, name: &str) -> Option<(Arc<Table>, usize)>;
+
+    /// The tables that inherit from a table, in the order in which they are read: partitions by their
+    /// bounds, others in order of creation.
+    fn children(&self, id: RelationId) -> Vec<Arc<Table>> {
+        let _ = id;
+        Vec::new()
+    }
 
     /// The functions of a name that users have defined.
     fn routines(&self, name: &str) -> Vec<Arc<Routine>> {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::plan::catalog::{Action, Check, Column, EnumType, Index, Sequence, Table, Trigger};
+use crate::plan::partition::Bound;
 use crate::plan::query::Query;
 use crate::plan::routine::Routine;
 
@@ -145,6 +146,22 @@ pub enum AlterTable {
         /// The table that it refers to.
         parent: crate::plan::catalog::RelationId,
     },
+    /// `ATTACH PARTITION`.
+    Attach {
+        /// The table.
+        partition: Arc<Table>,
+        /// What belongs to it.
+        bound: Bound,
+        /// Its indexes that belong to those of the partitioned table: new ones have no id.
+        indexes: Vec<Index>,
+        /// Its foreign keys that are part of those of the partitioned table.
+        foreign_keys: Vec<NewForeignKey>,
+    },
+    /// `DETACH PARTITION`.
+    Detach {
+        /// The partition.
+        partition: Arc<Table>,
+    },
     /// `CREATE TRIGGER`.
     AddTrigger(Trigger),
     /// `DROP TRIGGER`.
@@ -219,4 +236,6 @@ pub struct NewForeignKey {
     pub match_full: bool,
     /// Rows that are there already have been checked, or will be: not `NOT VALID`.
     pub validated: bool,
+    /// It is part of a foreign key of the partitioned table.
+    pub inherited: bool,
 }

@@ -17,6 +17,7 @@ pub mod catalog;
 pub mod ddl;
 pub mod expr;
 mod lower;
+pub mod partition;
 pub mod query;
 pub mod routine;
 pub mod types;
@@ -24,7 +25,7 @@ pub mod walk;
 pub mod write;
 
 pub use lower::variables;
-pub use lower::{argument_variables, lower, lower_inside, variable_type};
+pub use lower::{argument_variables, column_map, descendants, lower, lower_inside, variable_type};
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]

@@ -150,7 +150,7 @@ impl Schema {
         }
     }
 
-    /// The foreign keys that refer to a table, with the tables that hold them, in order of creation.
+    /// The foreign keys that refer to a table (parts of those of partitioned tables left out), with the tables that hold them, in order of creation.
     pub(crate) fn references(
         &self,
         parent: RelId,
@@ -159,13 +159,23 @@ impl Schema {
             table
                 .foreign_keys
                 .iter()
-                .filter(move |key| key.parent == parent)
+                .filter(move |key| key.parent == parent && !key.inherited)
                 .map(move |key| (table, key))
         })
     }
 }
 
 impl catalog::Catalog for Schema {
+    fn children(&self, id: RelationId) -> Vec<Arc<Table>> {
+        let tables = self.tables.values().filter(|t| t.parents.contains(&id));
+        let mut found: Vec<Arc<Table>> = tables.map(Arc::clone).collect();
+        found.sort_by(|a, b| match (&a.partition, &b.partition) {
+            (Some(a), Some(b)) => a.scan_order(b),
+            _ => a.id.cmp(&b.id),
+        });
+        found
+    }
+
     fn routines(&self, name: &str) -> Vec<Arc<Routine>> {
         let named = self.routines.values().filter(|r| &*r.name == name);
         named.map(Arc::clone).collect()

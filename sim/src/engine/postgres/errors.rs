@@ -433,3 +433,18 @@ pub(crate) fn not_in_stable(refused: &DbError) -> DbError {
         format!("{command} is not allowed in a non-volatile function"),
     )
 }
+
+/// 0A000: `ON CONFLICT DO UPDATE` would take the row into another partition.
+pub(crate) fn upsert_moves() -> DbError {
+    DbError::postgres("0A000", "invalid ON UPDATE specification").with_detail(
+        "The result tuple would appear in a different partition than the original tuple.",
+    )
+}
+
+/// 40001: the row is in another partition now.
+pub(crate) fn moved_to_another_partition() -> DbError {
+    DbError::postgres(
+        "40001",
+        "tuple to be locked was already moved to another partition due to concurrent update",
+    )
+}

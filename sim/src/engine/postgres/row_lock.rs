@@ -15,6 +15,7 @@ use rowlock_model::schedule::SessionId;
 use super::lock::{LockMode, LockScope, Request, Tag, WaitPolicy, deadlock_error};
 use super::object::name;
 use super::version::{Birth, Hold};
+use super::errors;
 use super::{Entry, Holder, Object, Run, Snapshot, Stop, Store, Suspended, VersionId, Xid};
 use crate::world::{Digest, World};
 
@@ -216,6 +217,8 @@ enum Next {
     Wait,
     Done(LockOutcome),
     Deadlock,
+    /// The row is in another partition.
+    Moved,
 }
 
 impl Store {
@@ -268,6 +271,7 @@ impl Store {
                 Next::Go => {}
                 Next::Wait => return Err(run.suspend(Suspended::RowLock(state))),
                 Next::Deadlock => return Err(deadlock_error().into()),
+                Next::Moved => return Err(errors::moved_to_another_partition().into()),
                 Next::Done(outcome) => {
                     self.leave_queue(&mut state, &wanted);
                     run.record(Entry::Lock(outcome));
@@ -397,7 +401,14 @@ impl Store {
         let version = self.version(state.at);
         let updated = match (version.death, version.ender()) {
             (Some(death), _) => death.updated,
-            (None, ender) => matches!(ender.map(|e| e.hold), Some(Hold::Update(..))),
+            (None, ender) => matches!(
+                ender.map(|e| e.hold),
+                Some(Hold::Update(..) | Hold::Move(_))
+            ),
+        };
+        let moved = match (version.death, version.ender()) {
+            (Some(death), _) => death.moved,
+            (None, ender) => matches!(ender.map(|e| e.hold), Some(Hold::Move(_))),
         };
         let next = version.next;
         if !updated {
@@ -412,6 +423,7 @@ impl Store {
                 state.stage = Stage::Fetch(next);
                 Next::Go
             }
+            None if moved => Next::Moved,
             None => Next::Done(LockOutcome::Deleted),
         }
     }
@@ -446,6 +458,7 @@ impl Store {
                     state.stage = Stage::Fetch(next);
                     Next::Go
                 }
+                None if death.moved => Next::Moved,
                 None => Next::Done(LockOutcome::Deleted),
             };
         }

@@ -37,6 +37,8 @@ pub enum Hold {
     Update(RowLock, u32),
     /// Has deleted it, in its command of this number.
     Delete(u32),
+    /// Has taken the row into another partition, in its command of this number.
+    Move(u32),
 }
 
 impl Hold {
@@ -44,7 +46,7 @@ impl Hold {
     pub fn strength(self) -> RowLock {
         match self {
             Hold::Lock(strength) | Hold::Update(strength, _) => strength,
-            Hold::Delete(_) => RowLock::Update,
+            Hold::Delete(_) | Hold::Move(_) => RowLock::Update,
         }
     }
 
@@ -52,7 +54,7 @@ impl Hold {
     pub fn command(self) -> Option<u32> {
         match self {
             Hold::Lock(_) => None,
-            Hold::Update(_, cid) | Hold::Delete(cid) => Some(cid),
+            Hold::Update(_, cid) | Hold::Delete(cid) | Hold::Move(cid) => Some(cid),
         }
     }
 }
@@ -78,6 +80,8 @@ pub struct Death {
     pub strength: RowLock,
     /// Updated, not deleted (also if the newer version is gone since).
     pub updated: bool,
+    /// Updated in that the row is in another partition now.
+    pub moved: bool,
 }
 
 /// One version of a row. Its locks and its end are kept in it, as in PostgreSQL's tuple header; a

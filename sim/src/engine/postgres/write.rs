@@ -111,14 +111,14 @@ enum Added {
 /// What a write does to a version.
 enum Change {
     Update(Row, RowLock),
-    Delete,
+    Delete(bool),
 }
 
 impl Change {
     fn strength(&self) -> RowLock {
         match self {
             Change::Update(_, strength) => *strength,
-            Change::Delete => RowLock::Update,
+            Change::Delete(_) => RowLock::Update,
         }
     }
 }
@@ -144,7 +144,7 @@ impl Store {
         self.change(run, snapshot, version, Change::Update(row, strength))
     }
 
-    /// Deletes a version.
+    /// Deletes a version; `moving`: the row goes on in another partition.
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -156,8 +156,9 @@ impl Store {
         run: &mut Run,
         snapshot: &Snapshot,
         version: VersionId,
+        moving: bool,
     ) -> Result<WriteOutcome, Stop> {
-        self.change(run, snapshot, version, Change::Delete)
+        self.change(run, snapshot, version, Change::Delete(moving))
     }
 
     fn change(
@@ -258,8 +259,13 @@ impl Store {
         change: Change,
     ) -> WriteOutcome {
         let (row, strength) = match change {
-            Change::Delete => {
-                self.hold(session, id, Hold::Delete(cid));
+            Change::Delete(moving) => {
+                let hold = if moving {
+                    Hold::Move(cid)
+                } else {
+                    Hold::Delete(cid)
+                };
+                self.hold(session, id, hold);
                 return WriteOutcome::Done(None);
             }
             Change::Update(row, strength) => (row, strength),

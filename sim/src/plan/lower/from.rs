@@ -215,8 +215,6 @@ impl Lowering<'_> {
                 absent(json_path.is_some(), "a path into JSON", at)?;
                 absent(sample.is_some(), "TABLESAMPLE", at)?;
                 absent(!index_directives.is_empty(), "index hints", at)?;
-                // Tables have no children here: ONLY and * change nothing.
-                let _ = inheritance;
                 let alias = read_alias(alias.as_ref())?;
                 match args {
                     Some(ast::TableFunctionArgs { args, settings }) => {
@@ -225,7 +223,12 @@ impl Lowering<'_> {
                     }
                     None => {
                         absent(*with_ordinality, "WITH ORDINALITY on a table", at)?;
-                        self.relation(name, alias, at)
+                        let only = matches!(inheritance, Some(ast::TableInheritance::Only { .. }));
+                        let item = self.relation(name, alias, at)?;
+                        if only && let Some(entry) = self.level().range.last_mut() {
+                            entry.only = true;
+                        }
+                        Ok(item)
                     }
                 }
             }

@@ -11,7 +11,7 @@ use rowlock_model::{DbError, Dialect, Value};
 use sqlparser::ast;
 use sqlparser::ast::Spanned;
 
-use crate::plan::catalog::{Catalog, Table};
+use crate::plan::catalog::{Catalog, RelationId, Table};
 use crate::plan::expr::Expr;
 use crate::plan::query::{Cte, CteId, OutputColumn, SubPlanId};
 use crate::plan::types::{Declared, Modifier, Type};
@@ -32,8 +32,10 @@ mod ddl;
 mod expr;
 mod from;
 mod functions;
+mod inherit;
 mod names;
 mod operator;
+mod partition;
 mod query;
 mod routine;
 mod select;
@@ -44,6 +46,7 @@ pub mod variables;
 mod write;
 
 use names::Level;
+pub use inherit::{column_map, descendants};
 pub use routine::argument_variables;
 use variables::Variables;
 
@@ -177,6 +180,9 @@ struct Lowering<'c> {
     levels: Vec<Level>,
     ctes: Vec<VisibleCte>,
     locks: Vec<(Arc<Table>, TableLockMode)>,
+    /// Descendants that are locked as the table with this id, but only once all of the statement is
+    /// analysed.
+    late_locks: Vec<(Arc<Table>, RelationId)>,
     subplans: u32,
     cte_count: u32,
     /// Sequences of tables under construction.
@@ -256,6 +262,7 @@ impl<'c> Lowering<'c> {
             levels: Vec::new(),
             ctes: Vec::new(),
             locks: Vec::new(),
+            late_locks: Vec::new(),
             subplans: 0,
             cte_count: 0,
             defaults: Vec::new(),
@@ -283,11 +290,17 @@ impl Lowering<'_> {
     }
 
     fn finish(
-        self,
+        mut self,
         kind: PlanKind,
         columns: Vec<OutputColumn>,
         tag: &'static str,
     ) -> Result<Plan, DbError> {
+        for (table, root) in std::mem::take(&mut self.late_locks) {
+            let root = self.locks.iter().find(|(t, _)| t.id == root);
+            if let Some(mode) = root.map(|(_, mode)| *mode) {
+                self.lock(&table, mode);
+            }
+        }
         let mut params = self.params;
         for (i, ty) in params.iter_mut().enumerate() {
             if *ty == Type::Unknown {

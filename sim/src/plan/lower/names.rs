@@ -135,6 +135,8 @@ pub(super) fn entry(
         lateral: false,
         access: crate::plan::query::Access::Sequential,
         paths: Vec::new(),
+        only: false,
+        members: None,
         position,
     }
 }

@@ -94,7 +94,7 @@ impl Lowering<'_> {
             filter,
         };
         let windows = std::mem::take(&mut level.windows);
-        super::access::choose(&mut source);
+        self.choose_access(&mut source);
         let columns = targets.list[..visible]
             .iter()
             .zip(&targets.names)

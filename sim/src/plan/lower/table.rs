@@ -75,7 +75,18 @@ impl Lowering<'_> {
             fillfactor: fill_factor(&create.table_options, at)?,
             counted: false,
             triggers: Vec::new(),
+            parents: Vec::new(),
+            partition: None,
+            partitioned: None,
         });
+        if let Some(parents) = &create.inherits {
+            self.inherit(&mut new, parents)?;
+        }
+        if let Some(parent) = &create.partition_of {
+            let plain = create.columns.is_empty() && create.constraints.is_empty();
+            absent(!plain, "columns and constraints with PARTITION OF", at)?;
+            self.partition_of(&mut new, parent, create.for_values.as_ref())?;
+        }
         let mut pending = Vec::new();
         for def in &create.columns {
             self.new_column(&mut new, def, &mut pending)?;
@@ -83,6 +94,10 @@ impl Lowering<'_> {
         self.pending_constraints(&mut new, pending)?;
         for constraint in &create.constraints {
             self.table_constraint(&mut new, constraint)?;
+        }
+        if let Some(tree) = &create.partition_by {
+            new.table.partitioned = Some(self.partitioning(&new.table, tree)?);
+            self.check_partitioned_keys(&new.table)?;
         }
         let fill = match &create.query {
             None => None,
@@ -417,6 +432,7 @@ impl Lowering<'_> {
             deferred: spec.deferred,
             predicate: None,
             predicate_text: None,
+            parent: None,
         });
         Ok(())
     }
@@ -576,6 +592,7 @@ impl Lowering<'_> {
             deferred,
             match_full: matches!(match_kind, Some(ast::ConstraintReferenceMatchKind::Full)),
             validated: true,
+            inherited: false,
         });
         Ok(())
     }
@@ -697,6 +714,11 @@ impl Lowering<'_> {
         // WITH (fillfactor = ..) changes nothing that is modelled.
         let _ = with;
         let table = self.existing_table(table_name)?;
+        absent(
+            table.partitioned.is_some(),
+            "CREATE INDEX on a partitioned table",
+            at,
+        )?;
         let mut keys = Vec::with_capacity(columns.len());
         let mut parts = Vec::with_capacity(columns.len());
         for column in columns {
@@ -751,6 +773,7 @@ impl Lowering<'_> {
             deferred: false,
             predicate_text: predicate.as_ref().map(|p| p.to_string().into()),
             predicate: filter,
+            parent: None,
         };
         let ddl = Ddl::CreateIndex {
             table,
@@ -1032,12 +1055,12 @@ fn refuse_foreign(create: &ast::CreateTable, at: usize) -> Result<(), DbError> {
         on_cluster,
         primary_key,
         order_by,
-        partition_by,
+        partition_by: _,
         cluster_by,
         clustered_by,
-        inherits,
-        partition_of,
-        for_values,
+        inherits: _,
+        partition_of: _,
+        for_values: _,
         copy_grants,
         enable_schema_evolution,
         change_tracking,
@@ -1069,9 +1092,6 @@ fn refuse_foreign(create: &ast::CreateTable, at: usize) -> Result<(), DbError> {
     } = create;
     absent(*temporary, "temporary tables", at)?;
     absent(like.is_some(), "LIKE", at)?;
-    absent(inherits.is_some(), "INHERITS", at)?;
-    let partitioned = partition_by.is_some() || partition_of.is_some() || for_values.is_some();
-    absent(partitioned, "partitioned tables", at)?;
     absent(on_commit.is_some(), "ON COMMIT", at)?;
     absent(
         matches!(with_data, Some(ast::WithData { data: false, .. })),

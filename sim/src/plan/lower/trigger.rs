@@ -39,6 +39,11 @@ impl Lowering<'_> {
                     | ast::TriggerObjectKind::ForEach(ast::TriggerObject::Row)
             )
         );
+        absent(
+            each_row && table.partitioned.is_some(),
+            "row triggers on partitioned tables",
+            at,
+        )?;
         let timing = match create.period {
             Some(ast::TriggerPeriod::Before) => Timing::Before,
             Some(ast::TriggerPeriod::After) => Timing::After,

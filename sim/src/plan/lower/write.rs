@@ -413,7 +413,7 @@ impl Lowering<'_> {
         let (set, rows) = source.1;
         let returning = self.returning(returning.as_ref())?;
         source.0.range = std::mem::take(&mut self.level().range);
-        super::access::choose(&mut source.0);
+        self.choose_access(&mut source.0);
         let result = returning.columns.clone();
         let write = Write::Update(Update {
             with,
@@ -453,7 +453,7 @@ impl Lowering<'_> {
             json_path: None,
             sample: None,
             index_directives,
-            inheritance: _,
+            inheritance,
         } = relation
         else {
             return unsupported("this target", at);
@@ -473,6 +473,11 @@ impl Lowering<'_> {
             None => bare,
         };
         self.add_target(&table, &alias, table_at)?;
+        if matches!(inheritance, Some(ast::TableInheritance::Only { .. }))
+            && let Some(entry) = self.level().range.last_mut()
+        {
+            entry.only = true;
+        }
         Ok(table)
     }
 
@@ -667,7 +672,7 @@ impl Lowering<'_> {
         let (mut source, ()) = self.write_source(list, selection.as_ref(), |_| Ok(()))?;
         let returning = self.returning(returning.as_ref())?;
         source.range = std::mem::take(&mut self.level().range);
-        super::access::choose(&mut source);
+        self.choose_access(&mut source);
         let result = returning.columns.clone();
         let write = Write::Delete(Delete {
             with,

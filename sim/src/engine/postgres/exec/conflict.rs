@@ -9,13 +9,14 @@ use rowlock_model::Row;
 
 use super::bound::{Around, Bound};
 use super::foreign_key::Event;
+use super::partition::Leaf;
 use super::trigger::{Action, columns_set};
 use super::write::{Replaced, set_strength};
 use super::{Exec, Stop};
 use crate::engine::postgres::{
     Birth, Follow, LockOutcome, UniqueCheck, VersionId, WaitPolicy, errors,
 };
-use crate::plan::catalog::Table;
+use crate::plan::catalog::{Index, Table};
 use crate::plan::expr;
 use crate::plan::write::{ConflictAction, OnConflict};
 
@@ -23,11 +24,13 @@ impl Exec<'_> {
     /// Inserts a row or does what the conflict clause says. Returns the version that was written.
     pub(super) fn insert_or(
         &mut self,
-        table: &Table,
+        root: &Table,
+        leaf: &Leaf,
         conflict: &OnConflict,
         row: &Row,
         around: Around<'_>,
     ) -> Result<Option<VersionId>, Stop> {
+        let table = &*leaf.table;
         let arbiters: Vec<usize> = if conflict.arbiters.is_empty() {
             if table.indexes.iter().any(|i| i.unique && i.deferrable) {
                 return Err(errors::deferrable_arbiter().into());
@@ -36,7 +39,7 @@ impl Exec<'_> {
                 .filter(|i| table.indexes[*i].unique)
                 .collect()
         } else {
-            conflict.arbiters.clone()
+            self.own_arbiters(root, table, &conflict.arbiters)
         };
         loop {
             match self.holder_of_key(table, &arbiters, row, around)? {
@@ -51,11 +54,15 @@ impl Exec<'_> {
                         return Ok(None);
                     }
                     ConflictAction::Update { set, filter } => {
+                        let set = &*leaf.own_set(set);
                         if !self.lock_existing(table, set, existing)? {
                             continue;
                         }
                         self.must_see(existing)?;
-                        let bound = [self.bind(existing), Bound::computed(Row::clone(row))];
+                        let bound = [
+                            self.bind_of(leaf, existing),
+                            Bound::computed(leaf.ancestors_row(row)),
+                        ];
                         if let Some(filter) = filter {
                             let passes =
                                 around.with(&bound, |scope| expr::test(filter, scope, self))?;
@@ -72,6 +79,13 @@ impl Exec<'_> {
                         let Some(new) = new else {
                             return Ok(None);
                         };
+                        if table.id != root.id {
+                            let mut whole = new.clone();
+                            self.generate(table, &mut whole, around)?;
+                            if !self.belongs(table, &whole.into())? {
+                                return Err(errors::upsert_moves().into());
+                            }
+                        }
                         let new = self.finish_row(table, new, around)?;
                         return match self.replace(table, set, existing, new, around)? {
                             Replaced::Done(version) => Ok(Some(version)),
@@ -82,6 +96,30 @@ impl Exec<'_> {
                 },
             }
         }
+    }
+
+    /// The positions of a partition's indexes that belong to those of the partitioned table.
+    fn own_arbiters(&self, root: &Table, table: &Table, arbiters: &[usize]) -> Vec<usize> {
+        if root.id == table.id {
+            return arbiters.to_vec();
+        }
+        let wanted: Vec<_> = arbiters.iter().map(|a| root.indexes[*a].id).collect();
+        let chain = self.ancestors(table.id);
+        let belongs = |index: &&Index| {
+            let mut at = index.parent;
+            while let Some(id) = at {
+                if wanted.contains(&id) {
+                    return true;
+                }
+                let mut indexes = chain.iter().flat_map(|t| &t.indexes);
+                at = indexes.find(|i| i.id == id).and_then(|i| i.parent);
+            }
+            false
+        };
+        let own = table.indexes.iter().enumerate();
+        own.filter(|(_, index)| belongs(index))
+            .map(|(i, _)| i)
+            .collect()
     }
 
     /// The live row that has the key of `row` in one of the indexes, if there is one. Waits for

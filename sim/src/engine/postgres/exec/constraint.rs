@@ -17,17 +17,32 @@ impl Exec<'_> {
         mut row: Vec<Value>,
         around: Around<'_>,
     ) -> Result<Row, Stop> {
-        if table.columns.iter().any(|c| c.generated.is_some()) {
-            let old: Row = row.clone().into();
-            for (i, column) in table.columns.iter().enumerate() {
-                if let Some(generated) = &column.generated {
-                    row[i] = self.of_row(generated, &old, around)?;
-                }
-            }
-        }
+        self.generate(table, &mut row, around)?;
         let row: Row = row.into();
+        if table.partition.is_some() {
+            self.refuse_stranger(table, &row)?;
+        }
         self.check_row(table, &row, around)?;
         Ok(row)
+    }
+
+    /// Computes generated columns.
+    pub(super) fn generate(
+        &mut self,
+        table: &Table,
+        row: &mut [Value],
+        around: Around<'_>,
+    ) -> Result<(), Stop> {
+        if table.columns.iter().all(|c| c.generated.is_none()) {
+            return Ok(());
+        }
+        let old: Row = row.to_vec().into();
+        for (i, column) in table.columns.iter().enumerate() {
+            if let Some(generated) = &column.generated {
+                row[i] = self.of_row(generated, &old, around)?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks `NOT NULL`, by column, then `CHECK`, by name.

@@ -16,7 +16,9 @@ use crate::engine::postgres::catalog::{Edit, Schema};
 use crate::engine::postgres::{IndexShape, LockMode, RelId, VersionId, compare_values, errors};
 use crate::plan::catalog::{Check, Column, EnumType, ForeignKey, Index, Sequence, Table};
 use crate::plan::ddl::{AlterTable, Ddl, NewForeignKey};
+use crate::plan::descendants;
 use crate::plan::expr;
+use crate::plan::partition::Bound as Belonging;
 use crate::plan::query::Query;
 use crate::plan::types::EnumId;
 
@@ -36,18 +38,28 @@ const NOWHERE: Around<'static> = Around {
 
 /// The tables that a change of the schema locks before anything else, and how.
 pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
-    let exclusive = |tables: &[Arc<Table>]| -> Vec<(RelId, LockMode)> {
-        tables
-            .iter()
-            .map(|table| (table.id, LockMode::AccessExclusive))
-            .collect()
-    };
     match ddl {
-        Ddl::CreateTable { foreign_keys, .. } => foreign_keys
-            .iter()
-            .filter_map(|key| key.parent.as_ref())
-            .map(|parent| (parent.id, LockMode::ShareRowExclusive))
-            .collect(),
+        Ddl::CreateTable {
+            table,
+            foreign_keys,
+            ..
+        } => {
+            let mut locks = Vec::new();
+            let mode = if table.partition.is_some() {
+                LockMode::AccessExclusive
+            } else {
+                LockMode::ShareUpdateExclusive
+            };
+            for parent in &table.parents {
+                locks.push((*parent, mode));
+                if table.partition.is_some() {
+                    locks.extend(default_partition(schema, *parent));
+                }
+            }
+            let keys = foreign_keys.iter().filter_map(|key| key.parent.as_ref());
+            locks.extend(keys.flat_map(|parent| referred(schema, parent)));
+            locks
+        }
         Ddl::CreateIndex {
             table,
             concurrently,
@@ -63,27 +75,55 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
         Ddl::AlterTable { table, actions } => {
             // The strongest that any of the actions needs (manual, `ALTER TABLE`).
             let needs = |action: &AlterTable| match action {
-                AlterTable::Validate { .. } => LockMode::ShareUpdateExclusive,
+                AlterTable::Validate { .. } | AlterTable::Attach { .. } => {
+                    LockMode::ShareUpdateExclusive
+                }
                 AlterTable::AddForeignKey(_)
                 | AlterTable::AddTrigger(_)
                 | AlterTable::SetTrigger { .. } => LockMode::ShareRowExclusive,
                 _ => LockMode::AccessExclusive,
             };
             let own = actions.iter().map(needs).max();
-            let parents = actions.iter().filter_map(|action| match action {
-                AlterTable::AddForeignKey(key) => {
-                    let parent = key.parent.as_ref()?;
-                    Some((parent.id, LockMode::ShareRowExclusive))
+            let others = actions.iter().flat_map(|action| match action {
+                AlterTable::AddForeignKey(key) => match &key.parent {
+                    Some(parent) => referred(schema, parent),
+                    None => Vec::new(),
+                },
+                AlterTable::Validate { parent, .. } => vec![(*parent, LockMode::RowShare)],
+                AlterTable::Attach {
+                    partition,
+                    foreign_keys,
+                    ..
+                } => {
+                    let mut locks = vec![(partition.id, LockMode::AccessExclusive)];
+                    locks.extend(default_partition(schema, table.id));
+                    let keys = foreign_keys.iter().filter_map(|key| key.parent.as_ref());
+                    locks.extend(keys.flat_map(|parent| referred(schema, parent)));
+                    locks
                 }
-                AlterTable::Validate { parent, .. } => Some((*parent, LockMode::RowShare)),
-                _ => None,
+                AlterTable::Detach { partition } => {
+                    let mut locks = vec![(partition.id, LockMode::AccessExclusive)];
+                    locks.extend(default_partition(schema, table.id));
+                    locks
+                }
+                _ => Vec::new(),
             });
             std::iter::once((table.id, own.unwrap_or(LockMode::AccessExclusive)))
-                .chain(parents)
+                .chain(others)
                 .collect()
         }
         Ddl::DropTables { tables, .. } => {
-            let mut locks = exclusive(tables);
+            let mut locks = Vec::new();
+            for table in tables {
+                if table.partition.is_some() {
+                    for parent in &table.parents {
+                        locks.push((*parent, LockMode::AccessExclusive));
+                        locks.extend(default_partition(schema, *parent));
+                    }
+                }
+                let all = descendants(schema, table);
+                locks.extend(all.iter().map(|t| (t.id, LockMode::AccessExclusive)));
+            }
             for table in tables {
                 // A foreign key goes from both of its tables.
                 let parents = table.foreign_keys.iter().map(|key| key.parent);
@@ -100,7 +140,11 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
             .iter()
             .map(|(table, _)| (table.id, LockMode::AccessExclusive))
             .collect(),
-        Ddl::Truncate { tables, .. } => exclusive(tables),
+        Ddl::Truncate { tables, .. } => {
+            let all = tables.iter().flat_map(|table| descendants(schema, table));
+            all.map(|table| (table.id, LockMode::AccessExclusive))
+                .collect()
+        }
         Ddl::CreateSequence { .. }
         | Ddl::CreateEnum(_)
         | Ddl::CreateRoutine { .. }
@@ -108,6 +152,23 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
         | Ddl::DropSequences { .. }
         | Ddl::DropEnums { .. } => Vec::new(),
     }
+}
+
+/// The default partition of a table: what belongs to it changes with every other partition.
+fn default_partition(schema: &Schema, parent: RelId) -> Option<(RelId, LockMode)> {
+    let mut partitions = schema.tables.values();
+    let found = partitions
+        .find(|t| t.partition == Some(Belonging::Default) && t.parents.first() == Some(&parent))?;
+    Some((found.id, LockMode::AccessExclusive))
+}
+
+/// A table that a new foreign key refers to, with its partitions.
+fn referred(schema: &Schema, parent: &Arc<Table>) -> Vec<(RelId, LockMode)> {
+    let all = descendants(schema, parent);
+    let kept = all
+        .iter()
+        .filter(|t| t.id == parent.id || parent.partitioned.is_some());
+    kept.map(|t| (t.id, LockMode::ShareRowExclusive)).collect()
 }
 
 /// A unique index of the server's catalogue over names, with its columns.
@@ -347,6 +408,9 @@ impl Exec<'_> {
         }
         let table = Arc::new(table);
         self.edit(Edit::Table(Arc::clone(&table)));
+        if table.partition.is_some() {
+            self.check_default(&table)?;
+        }
         let affected = rows.len() as u64;
         for row in rows {
             let row = self.finish_row(&table, row.to_vec(), NOWHERE)?;
@@ -359,7 +423,7 @@ impl Exec<'_> {
     }
 
     /// Builds an index over the rows that there are, and adds it to `table`.
-    fn add_index(&mut self, table: &mut Table, new: &Index) -> Result<(), Stop> {
+    pub(super) fn add_index(&mut self, table: &mut Table, new: &Index) -> Result<(), Stop> {
         let mut index = new.clone();
         index.id = self.new_id();
         if index.primary {
@@ -409,7 +473,7 @@ impl Exec<'_> {
     }
 
     /// The rows of a table that are there now, newest versions.
-    fn live_rows(&mut self, table: RelId) -> Vec<(VersionId, Row)> {
+    pub(super) fn live_rows(&mut self, table: RelId) -> Vec<(VersionId, Row)> {
         let items = self.store.scan(table);
         let mut rows = Vec::new();
         for &version in items.iter() {
@@ -462,6 +526,13 @@ impl Exec<'_> {
                 table.triggers.retain(|t| t.name != trigger.name);
                 table.triggers.push(trigger.clone());
             }
+            AlterTable::Attach {
+                partition,
+                bound,
+                indexes,
+                foreign_keys,
+            } => return self.attach(&table, partition.id, bound, indexes, foreign_keys),
+            AlterTable::Detach { partition } => return self.detach(partition.id),
             AlterTable::DropTrigger { name } => table.triggers.retain(|t| t.name != *name),
             AlterTable::SetTrigger { name, enabled } => {
                 for trigger in table.triggers.iter_mut().filter(|t| t.name == *name) {
@@ -605,8 +676,13 @@ impl Exec<'_> {
     }
 
     /// Every row that is there must have its parent.
-    fn check_existing(&mut self, table: &Table, key: &ForeignKey) -> Result<(), Stop> {
-        let parents = self.live_rows(key.parent);
+    pub(super) fn check_existing(&mut self, table: &Table, key: &ForeignKey) -> Result<(), Stop> {
+        let mut parents = Vec::new();
+        for leaf in self.leaves(&self.table(key.parent)) {
+            for (version, row) in self.live_rows(leaf.table.id) {
+                parents.push((version, leaf.ancestors_row(&row)));
+            }
+        }
         for (_, row) in self.live_rows(table.id) {
             let values: Vec<&Value> = key.columns.iter().map(|c| &row[*c]).collect();
             if values.iter().any(|v| v.is_null()) {
@@ -711,7 +787,8 @@ impl Exec<'_> {
         }
     }
 
-    fn drop_tables(&mut self, tables: &[Arc<Table>], cascade: bool) -> Result<(), Stop> {
+    fn drop_tables(&mut self, named: &[Arc<Table>], cascade: bool) -> Result<(), Stop> {
+        let tables = &self.with_descendants(named, cascade)?;
         let ids: Vec<RelId> = tables.iter().map(|t| t.id).collect();
         let mut users = Vec::new();
         for table in tables {
@@ -732,15 +809,20 @@ impl Exec<'_> {
             }
             users.extend(of_table);
         }
-        match &users[..] {
-            [] => {}
-            [(child, key)] => self.notice(
+        let heirs = tables
+            .iter()
+            .filter(|t| t.partition.is_none() && named.iter().all(|n| n.id != t.id));
+        let heirs: Vec<&Arc<Table>> = heirs.collect();
+        match (&users[..], &heirs[..]) {
+            ([], []) => {}
+            ([], [heir]) => self.notice("NOTICE", format!("drop cascades to table {}", heir.name)),
+            ([(child, key)], []) => self.notice(
                 "NOTICE",
                 format!("drop cascades to constraint {key} on table {}", child.name),
             ),
-            many => self.notice(
+            (keys, heirs) => self.notice(
                 "NOTICE",
-                format!("drop cascades to {} other objects", many.len()),
+                format!("drop cascades to {} other objects", keys.len() + heirs.len()),
             ),
         }
         self.drop_users(&users);
@@ -768,10 +850,17 @@ impl Exec<'_> {
 
     fn truncate(
         &mut self,
-        tables: &[Arc<Table>],
+        named: &[Arc<Table>],
         restart_identity: bool,
         cascade: bool,
     ) -> Result<(), Stop> {
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        for table in named.iter().flat_map(|t| descendants(&*self.schema, t)) {
+            if tables.iter().all(|known| known.id != table.id) {
+                tables.push(table);
+            }
+        }
+        let tables = &tables;
         let ids: Vec<RelId> = tables.iter().map(|t| t.id).collect();
         for table in tables {
             let users = self.users_of(table.id, |_| true, &ids);
@@ -828,7 +917,7 @@ fn shape(table: RelId, index: &Index) -> IndexShape {
 }
 
 /// A foreign key with the ids of what it refers to.
-fn resolved(table: &Table, key: &NewForeignKey) -> ForeignKey {
+pub(super) fn resolved(table: &Table, key: &NewForeignKey) -> ForeignKey {
     let (parent, indexes) = match &key.parent {
         Some(parent) if parent.id != table.id => (parent.id, &parent.indexes),
         _ => (table.id, &table.indexes),
@@ -845,5 +934,6 @@ fn resolved(table: &Table, key: &NewForeignKey) -> ForeignKey {
         deferred: key.deferred,
         match_full: key.match_full,
         validated: key.validated,
+        inherited: key.inherited,
     }
 }

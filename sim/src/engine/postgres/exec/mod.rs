@@ -13,6 +13,7 @@
 //! | `write.rs`, `conflict.rs` | what do INSERT, UPDATE, DELETE, ON CONFLICT do to a row |
 //! | `constraint.rs` | NOT NULL, CHECK, unique keys, generated columns |
 //! | `foreign_key.rs` | the checks and actions at the end of a statement |
+//! | `partition.rs` | where does a row of a table with descendants go |
 //! | `trigger.rs` | when do triggers fire |
 //! | `function.rs` | what do `now()`, `nextval()`, the advisory locks do |
 //! | `view.rs` | what is in `pg_locks`, `pg_stat_activity` |
@@ -24,11 +25,13 @@ mod conflict;
 mod constraint;
 mod cte;
 mod ddl;
+mod ddl_partition;
 mod foreign_key;
 mod function;
 mod group;
 mod info;
 mod order;
+mod partition;
 mod routine;
 mod run;
 mod select;
@@ -108,6 +111,8 @@ pub(super) struct Exec<'e> {
     /// For which tables the running statement has fired its triggers `BEFORE` the statement: actions of
     /// foreign keys are part of it, and fire them once.
     statement_fired: Vec<(RelId, trigger::Action)>,
+    /// Partitions that the running statement has routed rows to.
+    routed: Vec<RelId>,
     /// How many functions run inside each other.
     depth: usize,
     /// A statement of a function has run.
@@ -144,6 +149,7 @@ impl<'e> Exec<'e> {
             rechecks: Vec::new(),
             unnoted: false,
             statement_fired: Vec::new(),
+            routed: Vec::new(),
             depth: 0,
             nested_ran: false,
             sleeps_until: None,

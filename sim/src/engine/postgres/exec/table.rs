@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Row, Value};
 
 use super::bound::{Around, Bound};
+use super::partition::ancestors_row;
 use super::source::{Sink, is_whole};
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::{VersionId, compare_values};
@@ -18,10 +19,13 @@ impl Exec<'_> {
         Bound::stored(Row::clone(self.store.row(version)), version)
     }
 
-    /// Binds `entry` to every visible row of a table, all or those that index conditions leave.
+    /// Binds `entry` to every visible row of a table, all or those that index conditions leave; with
+    /// the columns of an ancestor, if `map` says where those are.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn table_rows(
         &mut self,
         table: &Table,
+        map: Option<&[usize]>,
         keys: Option<(usize, &[KeyCondition])>,
         around: Around<'_>,
         bound: &mut [Bound],
@@ -32,11 +36,11 @@ impl Exec<'_> {
             None => {
                 let items = self.store.scan(table.id);
                 self.note_scan(table.id, &items)?;
-                self.visible_rows(&items, bound, entry, sink)
+                self.visible_rows(&items, map, bound, entry, sink)
             }
             Some((index, keys)) => {
                 let items = self.index_rows(table, index, keys, around, bound)?;
-                self.visible_rows(&items, bound, entry, sink)
+                self.visible_rows(&items, map, bound, entry, sink)
             }
         }
     }
@@ -45,6 +49,7 @@ impl Exec<'_> {
     pub(super) fn visible_rows(
         &mut self,
         items: &[VersionId],
+        map: Option<&[usize]>,
         bound: &mut [Bound],
         entry: usize,
         sink: Sink<'_>,
@@ -53,7 +58,12 @@ impl Exec<'_> {
             if !self.store.visible(self.session, &self.snapshot, version) {
                 continue;
             }
-            bound[entry] = self.bind(version);
+            bound[entry] = match map {
+                None => self.bind(version),
+                Some(_) => {
+                    Bound::stored(ancestors_row(map, self.store.row(version)), version)
+                }
+            };
             if sink(self, bound)? == Flow::Enough {
                 return Ok(Flow::Enough);
             }
@@ -263,8 +273,12 @@ impl Exec<'_> {
                 let table = self.store.version(version).table;
                 Ok(Value::Int(i64::from(table.0)))
             }
-            SystemColumn::Ctid | SystemColumn::Xmax => {
-                Err(DbError::unsupported(format!("the system column {column:?}"), None).into())
+            SystemColumn::Ctid => {
+                let (page, item) = self.store.ctid(version);
+                Ok(Value::text(format!("({page},{item})")))
+            }
+            SystemColumn::Xmax => {
+                Err(DbError::unsupported("the system column xmax", None).into())
             }
         }
     }

@@ -10,6 +10,7 @@ use rowlock_model::{Row, Value};
 use super::bound::{Around, Bound};
 use super::constraint::{changes_index, update_strength};
 use super::foreign_key::Event;
+use super::partition::Leaf;
 use super::select::RowSink;
 use super::trigger::{Action, columns_set};
 use super::{Exec, Flow, Stop};
@@ -94,17 +95,18 @@ impl Exec<'_> {
         sink: RowSink<'_>,
     ) -> Result<(), Stop> {
         let row = self.project(&insert.values, bound, around)?;
-        let Some(row) = self.before_row(&insert.table, Action::Insert, &[], None, row)? else {
+        let (leaf, row) = self.route(&insert.table, row)?;
+        let Some(row) = self.before_row(&leaf.table, Action::Insert, &[], None, row)? else {
             return Ok(());
         };
-        let row = self.finish_row(&insert.table, row, around)?;
+        let row = self.finish_row(&leaf.table, row, around)?;
         let written = match &insert.conflict {
-            None => Some(self.store_row(&insert.table, &row, around)?),
-            Some(conflict) => self.insert_or(&insert.table, conflict, &row, around)?,
+            None => Some(self.store_row(&leaf.table, &row, around)?),
+            Some(conflict) => self.insert_or(&insert.table, &leaf, conflict, &row, around)?,
         };
         if let Some(version) = written {
             *affected += 1;
-            let bound = [self.bind(version)];
+            let bound = [self.bind_of(&leaf, version)];
             self.returning(&insert.returning, &bound, around, sink)?;
         }
         Ok(())
@@ -144,9 +146,7 @@ impl Exec<'_> {
         self.open_ctes(&update.with, around);
         let columns = columns_set(&update.set);
         self.before_statement(&update.table, Action::Update, &columns)?;
-        let before = update
-            .table
-            .has_triggers(Timing::Before, true, Action::Update);
+        let target = &update.source.range[0];
         let mut affected = 0;
         self.source(&update.source, around, None, &mut |exec, bound| {
             let mut bound = bound.to_vec();
@@ -154,37 +154,19 @@ impl Exec<'_> {
                 let Some(version) = bound[0].version else {
                     unreachable!("the target of an update is bound")
                 };
-                let row = exec.updated_row(update, &mut bound, around)?;
-                let outcome = if before {
-                    let strength = set_strength(&update.table, &update.set);
-                    exec.lock_for_trigger(version, strength)?
-                } else {
-                    Replaced::Done(version)
-                };
-                let outcome = match outcome {
-                    Replaced::Done(_) => {
-                        let old = Row::clone(exec.store.row(version));
-                        let action = Action::Update;
-                        let row =
-                            exec.before_row(&update.table, action, &columns, Some(&old), row)?;
-                        let Some(row) = row else {
-                            return Ok(Flow::More);
-                        };
-                        let row = exec.finish_row(&update.table, row, around)?;
-                        exec.replace(&update.table, &update.set, version, row, around)?
-                    }
-                    other => other,
-                };
+                let leaf = exec.leaf_of(&update.table, target, version);
+                let row = exec.updated_row(update, &leaf, version, &mut bound, around)?;
+                let outcome = exec.write_updated(update, &leaf, version, row, around)?;
                 match outcome {
                     Replaced::Done(new) => {
                         affected += 1;
-                        bound[0] = exec.bind(new);
+                        bound[0] = exec.bind_written(update, new);
                         exec.returning(&update.returning, &bound, around, sink)?;
                         return Ok(Flow::More);
                     }
                     Replaced::Skip => return Ok(Flow::More),
                     Replaced::Newer(newer) => {
-                        bound[0] = exec.bind(newer);
+                        bound[0] = exec.bind_at(target, newer);
                         if !exec.passes_again(&update.source, &mut bound, around)? {
                             return Ok(Flow::More);
                         }
@@ -201,6 +183,8 @@ impl Exec<'_> {
     fn updated_row(
         &mut self,
         update: &Update,
+        leaf: &Leaf,
+        version: VersionId,
         bound: &mut Vec<Bound>,
         around: Around<'_>,
     ) -> Result<Vec<Value>, Stop> {
@@ -214,11 +198,104 @@ impl Exec<'_> {
             };
             bound.push(Bound::computed(row));
         }
-        let old = match &bound[0].row {
-            Some(row) => row.to_vec(),
-            None => unreachable!("the target of an update is bound"),
+        let old = self.store.row(version).to_vec();
+        self.assigned(&leaf.own_set(&update.set), old, bound, around)
+    }
+
+    /// Writes the new image of a row: triggers, checks, and the way into another partition.
+    fn write_updated(
+        &mut self,
+        update: &Update,
+        leaf: &Leaf,
+        version: VersionId,
+        row: Vec<Value>,
+        around: Around<'_>,
+    ) -> Result<Replaced, Stop> {
+        let table = &leaf.table;
+        let set = leaf.own_set(&update.set);
+        let mut row = row;
+        if !table.triggers.is_empty() {
+            let columns = columns_set(&set);
+            if table.has_triggers(Timing::Before, true, Action::Update) {
+                match self.lock_for_trigger(version, set_strength(table, &set))? {
+                    Replaced::Done(_) => {}
+                    other => return Ok(other),
+                }
+            }
+            let old = Row::clone(self.store.row(version));
+            match self.before_row(table, Action::Update, &columns, Some(&old), row)? {
+                Some(changed) => row = changed,
+                None => return Ok(Replaced::Skip),
+            }
+        }
+        if table.partition.is_some() && update.table.partitioned.is_some() {
+            self.generate(table, &mut row, around)?;
+            let whole: Row = row.clone().into();
+            if !self.belongs(table, &whole)? {
+                return self.move_row(update, leaf, version, &whole, around);
+            }
+        }
+        let row = self.finish_row(table, row, around)?;
+        self.replace(table, &set, version, row, around)
+    }
+
+    /// An update takes a row into another partition: it is deleted here and inserted there.
+    fn move_row(
+        &mut self,
+        update: &Update,
+        leaf: &Leaf,
+        version: VersionId,
+        row: &Row,
+        around: Around<'_>,
+    ) -> Result<Replaced, Stop> {
+        let table = &leaf.table;
+        if table.has_triggers(Timing::Before, true, Action::Delete) {
+            match self.lock_for_trigger(version, RowLock::Update)? {
+                Replaced::Done(_) => {}
+                other => return Ok(other),
+            }
+            let old = Row::clone(self.store.row(version));
+            if !self.before_delete(table, &old)? {
+                return Ok(Replaced::Skip);
+            }
+        }
+        let old = Row::clone(self.store.row(version));
+        match self.take_away(table, version, true)? {
+            Replaced::Done(_) => {}
+            other => return Ok(other),
+        }
+        let new = leaf.ancestors_row(row);
+        let (dest, row) = self.route(&update.table, new.to_vec())?;
+        let row = self.before_row(&dest.table, Action::Insert, &[], None, row)?;
+        let Some(row) = row else {
+            return Ok(Replaced::Skip);
         };
-        self.assigned(&update.set, old, bound, around)
+        let row = self.finish_row(&dest.table, row, around)?;
+        let written = self.store_row(&dest.table, &row, around)?;
+        // For keys that refer to the partitioned table, the row was updated.
+        let old = leaf.ancestors_row(&old);
+        let new = dest.ancestors_row(&row);
+        self.queue_update(&update.table, old, new, written, false);
+        Ok(Replaced::Done(written))
+    }
+
+    /// The row that an update has written, as its `RETURNING` sees it.
+    fn bind_written(&self, update: &Update, version: VersionId) -> Bound {
+        let target = &update.source.range[0];
+        let Some(members) = &target.members else {
+            return self.bind(version);
+        };
+        let stored = self.store.version(version).table;
+        if members.iter().any(|m| m.table.id == stored) {
+            return self.bind_at(target, version);
+        }
+        // It went into a partition that the statement did not read.
+        let table = self.table(stored);
+        let leaf = Leaf {
+            map: crate::plan::column_map(&update.table, &table),
+            table,
+        };
+        self.bind_of(&leaf, version)
     }
 
     /// `row` with the assignments made.
@@ -351,9 +428,7 @@ impl Exec<'_> {
     ) -> Result<u64, Stop> {
         self.open_ctes(&delete.with, around);
         self.before_statement(&delete.table, Action::Delete, &[])?;
-        let before = delete
-            .table
-            .has_triggers(Timing::Before, true, Action::Delete);
+        let target = &delete.source.range[0];
         let mut affected = 0;
         self.source(&delete.source, around, None, &mut |exec, bound| {
             let mut bound = bound.to_vec();
@@ -361,6 +436,10 @@ impl Exec<'_> {
                 let Some(version) = bound[0].version else {
                     unreachable!("the target of a delete is bound")
                 };
+                let leaf = exec.leaf_of(&delete.table, target, version);
+                let before = leaf
+                    .table
+                    .has_triggers(Timing::Before, true, Action::Delete);
                 let outcome = if before {
                     exec.lock_for_trigger(version, RowLock::Update)?
                 } else {
@@ -369,10 +448,10 @@ impl Exec<'_> {
                 let outcome = match outcome {
                     Replaced::Done(_) => {
                         let old = Row::clone(exec.store.row(version));
-                        if before && !exec.before_delete(&delete.table, &old)? {
+                        if before && !exec.before_delete(&leaf.table, &old)? {
                             return Ok(Flow::More);
                         }
-                        exec.remove(&delete.table, version)?
+                        exec.remove(&leaf.table, version)?
                     }
                     other => other,
                 };
@@ -384,7 +463,7 @@ impl Exec<'_> {
                     }
                     Replaced::Skip => return Ok(Flow::More),
                     Replaced::Newer(newer) => {
-                        bound[0] = exec.bind(newer);
+                        bound[0] = exec.bind_at(target, newer);
                         if !exec.passes_again(&delete.source, &mut bound, around)? {
                             return Ok(Flow::More);
                         }
@@ -398,10 +477,23 @@ impl Exec<'_> {
 
     /// Deletes a version, with foreign-key events.
     pub(super) fn remove(&mut self, table: &Table, version: VersionId) -> Result<Replaced, Stop> {
+        self.take_away(table, version, false)
+    }
+
+    /// Deletes a version; `moving`: the row goes on in another partition.
+    fn take_away(
+        &mut self,
+        table: &Table,
+        version: VersionId,
+        moving: bool,
+    ) -> Result<Replaced, Stop> {
         let old = Row::clone(self.store.row(version));
-        match self.store.delete(&mut self.run, &self.snapshot, version)? {
+        let outcome = self
+            .store
+            .delete(&mut self.run, &self.snapshot, version, moving)?;
+        match outcome {
             WriteOutcome::Done(_) => {
-                self.queue(table, Event::Delete(Row::clone(&old)), version);
+                self.queue_delete(table, Row::clone(&old), version, moving);
                 self.after_row(table, Action::Delete, &[], Some(&old), None)?;
                 Ok(Replaced::Done(version))
             }

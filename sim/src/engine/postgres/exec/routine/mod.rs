@@ -437,6 +437,7 @@ impl Exec<'_> {
         let events = std::mem::take(&mut self.events);
         let rechecks = std::mem::take(&mut self.rechecks);
         let fired = std::mem::take(&mut self.statement_fired);
+        let routed = std::mem::take(&mut self.routed);
         let unnoted = std::mem::take(&mut self.unnoted);
         let result = body(self);
         self.once = once;
@@ -446,6 +447,7 @@ impl Exec<'_> {
         self.events = events;
         self.rechecks = rechecks;
         self.statement_fired = fired;
+        self.routed = routed;
         self.unnoted = unnoted;
         result
     }
