@@ -8,7 +8,7 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{Row, Value};
 
 use super::object::{Key, name};
-use super::version::{Birth, Hold, row_digest};
+use super::version::{Birth, Death, Hold, row_digest};
 use super::{Entry, Holder, Object, RelId, Run, Snapshot, Store, Version, VersionId, Xid};
 use crate::world::{Digest, Slot, World};
 
@@ -21,10 +21,19 @@ pub struct Heap {
     pub items: Vec<VersionId>,
     /// Its indexes.
     pub indexes: Vec<RelId>,
+    /// How many versions were ever appended, and how many bytes they take. `None`: it was truncated,
+    /// and what is where is not known any more.
+    pub filled: Option<(u32, usize)>,
 }
+
+/// Up to how many bytes the places of versions on a page are certain.
+const SURE_PAGE: usize = 6_500;
 
 impl Heap {
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
+        if world.is_exact() {
+            self.filled.map(|(items, _)| items).hash(digest);
+        }
         digest.word(u64::from(self.rel.0));
         digest.word(self.items.len() as u64);
         for index in &self.indexes {
@@ -88,6 +97,7 @@ impl Store {
                 rel,
                 items: Vec::new(),
                 indexes: Vec::new(),
+                filled: Some((0, 24)),
             }),
         );
         self.innermost(session).created.push(rel);
@@ -180,9 +190,12 @@ impl Store {
         }
     }
 
-    /// The `ctid` of a version, as page and item.
-    pub fn ctid(&self, version: VersionId) -> (u32, u32) {
-        self.place_of(version)
+    /// The `ctid` of a version, as page and item; `None` if it cannot be told: once its first page is
+    /// nearly full, the server tidies it up when it likes, and uses places again.
+    pub fn ctid(&self, version: VersionId) -> Option<(u32, u32)> {
+        let version = self.version(version);
+        let (_, bytes) = self.heap(version.table).filled?;
+        (bytes <= SURE_PAGE).then_some((0, version.item))
     }
 
     /// Whether a version is visible under a snapshot of `session`.
@@ -282,11 +295,15 @@ impl Store {
             self.world.footprint.write(name::tail(rel));
             self.world.footprint.write(name::row_lock(rel, position));
         }
+        let size = super::ssi::row_size(&row);
+        let filled = self.heap(rel).filled.map(|(n, bytes)| (n + 1, bytes + size));
+        let item = filled.map_or(0, |(n, _)| n);
         let version = Version {
             table: rel,
             position,
             root: position,
             row_digest: row_digest(&row),
+            item,
             row,
             birth,
             xmin,
@@ -296,7 +313,9 @@ impl Store {
             prev,
         };
         let id = self.world.create(None, Object::Version(version));
-        self.heap_mut(rel).items.push(id);
+        let heap = self.heap_mut(rel);
+        heap.items.push(id);
+        heap.filled = filled;
         self.note_touched(session, id);
         id
     }
@@ -318,7 +337,7 @@ impl Store {
             let prev = self.version_mut(prev);
             prev.next = next;
             if let Some(death) = death {
-                prev.absorb(death.strength);
+                prev.absorb(death);
             }
         }
         self.forget_awaited(id);
@@ -367,15 +386,18 @@ impl Store {
             }
             self.innermost(session).truncated.push(*item);
         }
+        self.heap_mut(rel).filled = None;
     }
 }
 
 impl Version {
     /// The version that replaced this one is taken out of the chain: its end becomes part of this
     /// one's.
-    fn absorb(&mut self, strength: super::RowLock) {
+    fn absorb(&mut self, end: Death) {
+        let strength = end.strength;
         if let Some(death) = &mut self.death {
             death.strength = death.strength.max(strength);
+            death.moved |= end.moved;
             return;
         }
         for holder in &mut self.holders {

@@ -95,6 +95,8 @@ pub struct Version {
     /// The place of the first version of its chain of updates that changed no indexed column (a HOT
     /// chain): what an index finds of the row is found in this place.
     pub root: u64,
+    /// Its number among all versions that were ever appended to the table, from 1.
+    pub item: u32,
     /// The stored columns.
     pub row: Row,
     /// The digest of `row`.

@@ -427,7 +427,8 @@ impl Exec<'_> {
         for (leaf, _) in places.iter().filter(|(leaf, _)| leaf.table.id != parent.id) {
             self.lock_relation(leaf.table.id, LockMode::RowShare)?;
         }
-        self.nested(false, |exec| {
+        // Rows of a partitioned table are looked for under the newest snapshot.
+        self.nested(parent.partitioned.is_some(), |exec| {
             for (leaf, columns) in &places {
                 let Some(index) = exec.index_of_part(&leaf.table, key.parent_index) else {
                     continue;

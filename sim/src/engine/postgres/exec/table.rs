@@ -274,7 +274,9 @@ impl Exec<'_> {
                 Ok(Value::Int(i64::from(table.0)))
             }
             SystemColumn::Ctid => {
-                let (page, item) = self.store.ctid(version);
+                let Some((page, item)) = self.store.ctid(version) else {
+                    return Err(DbError::unsupported("ctid in a table of this size", None).into());
+                };
                 Ok(Value::text(format!("({page},{item})")))
             }
             SystemColumn::Xmax => {

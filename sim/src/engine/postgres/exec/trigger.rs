@@ -26,8 +26,6 @@ pub(super) enum Action {
     Update,
     /// `DELETE`.
     Delete,
-    /// `TRUNCATE`.
-    Truncate,
 }
 
 impl Action {
@@ -37,7 +35,6 @@ impl Action {
             Action::Insert => "INSERT",
             Action::Update => "UPDATE",
             Action::Delete => "DELETE",
-            Action::Truncate => "TRUNCATE",
         }
     }
 }
@@ -74,7 +71,6 @@ fn is_of_kind(t: &Trigger, timing: Timing, each_row: bool, action: Action) -> bo
             Action::Insert => t.insert,
             Action::Update => t.update,
             Action::Delete => t.delete,
-            Action::Truncate => t.truncate,
         }
 }
 

@@ -355,7 +355,7 @@ impl Exec<'_> {
                 )?;
                 Ok(Replaced::Done(new))
             }
-            WriteOutcome::Updated => self.newest(version, set_strength(table, set)),
+            WriteOutcome::Updated => self.newest(version, set_strength(table, set), "updated"),
             WriteOutcome::Deleted => self.gone(),
             WriteOutcome::SelfModified(cid) => self.modified_by_self(cid, "updated"),
             WriteOutcome::Invisible => Ok(Replaced::Skip),
@@ -363,7 +363,12 @@ impl Exec<'_> {
     }
 
     /// The row was changed by a transaction that has committed: the newest version, locked.
-    fn newest(&mut self, version: VersionId, strength: RowLock) -> Result<Replaced, Stop> {
+    fn newest(
+        &mut self,
+        version: VersionId,
+        strength: RowLock,
+        verb: &str,
+    ) -> Result<Replaced, Stop> {
         if self.keeps_snapshot() {
             return Err(errors::concurrent_update().into());
         }
@@ -378,9 +383,8 @@ impl Exec<'_> {
         match outcome {
             LockOutcome::LockedNewer(newer) => Ok(Replaced::Newer(newer)),
             LockOutcome::Locked => Ok(Replaced::Newer(version)),
-            LockOutcome::Deleted | LockOutcome::SelfModified(_) | LockOutcome::Invisible => {
-                Ok(Replaced::Skip)
-            }
+            LockOutcome::SelfModified(cid) => self.modified_by_self(cid, verb),
+            LockOutcome::Deleted | LockOutcome::Invisible => Ok(Replaced::Skip),
             LockOutcome::Updated | LockOutcome::WouldBlock => {
                 unreachable!("a lock that follows and waits does neither")
             }
@@ -497,7 +501,7 @@ impl Exec<'_> {
                 self.after_row(table, Action::Delete, &[], Some(&old), None)?;
                 Ok(Replaced::Done(version))
             }
-            WriteOutcome::Updated => self.newest(version, RowLock::Update),
+            WriteOutcome::Updated => self.newest(version, RowLock::Update, "deleted"),
             WriteOutcome::Deleted => self.gone(),
             WriteOutcome::SelfModified(cid) => self.modified_by_self(cid, "deleted"),
             WriteOutcome::Invisible => Ok(Replaced::Skip),

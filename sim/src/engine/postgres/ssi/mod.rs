@@ -25,6 +25,8 @@ mod page;
 mod read;
 mod write;
 
+pub(super) use self::page::row_size;
+
 use std::hash::Hash;
 
 use rowlock_model::schedule::SessionId;
@@ -352,7 +354,7 @@ impl Store {
                     Target::Relation(_) => (None, None),
                     Target::Page(rel, page) => (Some(self.page_number(*rel, *page)), None),
                     Target::Tuple(_, version) => {
-                        let (page, item) = self.ctid(*version);
+                        let (page, item) = self.place_of(*version);
                         (Some(page), Some(item))
                     }
                 };
