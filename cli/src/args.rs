@@ -186,12 +186,15 @@ pub(crate) struct Mirror {
 /// Run isolation specs of PostgreSQL as they are, and print what its isolation tester prints
 ///
 /// With `--expected`, compare instead with the outputs in a directory (`NAME.out`, `NAME_0.out` to
-/// `NAME_9.out`); the exit code is 0 only if every permutation is equal.
+/// `NAME_9.out`); the exit code is 0 only if every permutation is equal. With `--against`, compare with
+/// what another server prints in the same run; where a server leaves the order open, a permutation is
+/// equal if one of several runs there printed the same.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   rowlock spec deadlock-hard.spec --on sim
   rowlock spec specs --on sim --expected expected
+  rowlock spec specs --on sim --against postgres --isolation 'repeatable read'
   rowlock spec specs/nowait.spec --on postgres --isolation serializable --permutations 1-3")]
 pub(crate) struct Spec {
     /// Spec files, or directories with them
@@ -203,8 +206,14 @@ pub(crate) struct Spec {
     #[arg(long, value_name = "LEVEL")]
     pub(crate) isolation: Option<String>,
     /// Compare with the outputs in this directory
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "against")]
     pub(crate) expected: Option<PathBuf>,
+    /// Compare with this server (as for `--on`)
+    #[arg(long, value_name = "SERVER")]
+    pub(crate) against: Option<String>,
+    /// How often a file is run there while something differs
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "against")]
+    pub(crate) tries: u32,
     /// Only permutations with these numbers, such as 7 or 3-5 (may be repeated)
     #[arg(long, value_name = "A-B")]
     pub(crate) permutations: Vec<String>,
@@ -216,8 +225,9 @@ pub(crate) struct Spec {
 /// Where schedules are run.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Target {
-    /// postgres or sqlite (a throwaway server; for postgres the server of ROWLOCK_POSTGRES_URL, if
-    /// that is set), sim (the simulator), or the URL of a disposable database
+    /// postgres, mysql, mariadb (also mariadb:11.8) or sqlite (a throwaway server; for postgres the
+    /// server of ROWLOCK_POSTGRES_URL, if that is set), sim (the simulator), or the URL of a
+    /// disposable database
     #[arg(
         long,
         value_name = "SERVER",

@@ -96,7 +96,13 @@ impl Target {
             .postgres_url
             .as_deref()
             .filter(|_| args.on == "postgres");
-        let live = url.unwrap_or(&args.on).parse();
+        let live = url.unwrap_or(&args.on).parse::<Live>();
+        if let (Some(_), Ok(live)) = (url, &live)
+            && live.dialect() != Dialect::Postgres
+        {
+            let message = format!("ROWLOCK_POSTGRES_URL: a URL of {}", live.dialect());
+            return Err(Failure::Usage(message));
+        }
         live.map(Target::Live).map_err(|e| {
             let place = if url.is_some() {
                 "ROWLOCK_POSTGRES_URL"
@@ -149,6 +155,10 @@ pub(crate) struct Spec {
     pub(crate) target: Target,
     pub(crate) isolation: Option<Isolation>,
     pub(crate) expected: Option<PathBuf>,
+    /// The server to compare with.
+    pub(crate) against: Option<Target>,
+    /// How often to run a file there.
+    pub(crate) tries: u32,
     /// Permutations by number from 1; an empty list stands for all.
     pub(crate) permutations: Vec<std::ops::RangeInclusive<usize>>,
     pub(crate) format: args::Format,
@@ -159,11 +169,17 @@ impl Spec {
     pub(crate) fn of(args: args::Spec) -> Result<Spec, Failure> {
         let level = |level: &String| level.to_lowercase().parse();
         let isolation = args.isolation.as_ref().map(level).transpose();
+        let against = args.against.map(|on| args::Target {
+            on,
+            postgres_url: args.target.postgres_url.clone(),
+        });
         Ok(Spec {
             paths: args.paths,
             target: Target::of(&args.target)?,
             isolation: isolation.map_err(|e| Failure::Usage(format!("--isolation: {e}")))?,
             expected: args.expected,
+            against: against.map(|args| Target::of(&args)).transpose()?,
+            tries: args.tries.max(1),
             permutations: args
                 .permutations
                 .iter()
@@ -270,7 +286,9 @@ mod tests {
     #[test]
     fn no_message_repeats_a_password() {
         for on in [
-            "mysql://me:s3cret@db/x",
+            "oracle://me:s3cret@db/x",
+            "mysql://me:s3cret@:x",
+            "mysql:9s3cret@db/x",
             "me:s3cret@db/x",
             "postgres://me:s3cret@:x",
         ] {

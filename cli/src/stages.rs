@@ -6,8 +6,33 @@ use rowlock_scenarios::stage::Stage;
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::stage::SimStage;
 
-use crate::config::Target;
+use crate::config::{Narrow, Target};
 use crate::exit::Failure;
+use crate::output::Output;
+
+/// The databases that are simulated.
+const SIMULATED: &[Dialect] = &[Dialect::Postgres];
+
+/// Leaves out what is not simulated, and says so; a database that was asked for by name stays.
+pub(crate) fn only_simulated(
+    narrow: &mut Narrow,
+    databases: impl Iterator<Item = Dialect>,
+    output: &Output,
+) {
+    if !narrow.databases.is_empty() {
+        return;
+    }
+    narrow.databases = SIMULATED.to_vec();
+    let mut left: Vec<&str> = databases
+        .filter(|database| !SIMULATED.contains(database))
+        .map(Dialect::name)
+        .collect();
+    left.sort_unstable();
+    left.dedup();
+    if !left.is_empty() {
+        output.error_line(&format!("left out, not simulated: {}", left.join(", ")));
+    }
+}
 
 /// A stage on the simulator; `None` for a database that is not simulated.
 pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {

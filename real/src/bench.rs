@@ -65,7 +65,7 @@ impl LiveBench {
             Target::PostgresUrl(target) => {
                 runtime.block_on(PostgresStage::on_url(target, timeouts))?
             }
-            Target::Sqlite(_) => {
+            Target::MySql(..) | Target::MySqlUrl(..) | Target::Sqlite(_) => {
                 return Err(failure("isolation specs run on PostgreSQL only"));
             }
         };

@@ -1,7 +1,8 @@
 //! Sessions on MySQL and MariaDB.
 //!
-//! Counts of affected rows are those of matched rows: sqlx asks for them (`CLIENT_FOUND_ROWS`), and
-//! so do JDBC and most pools.
+//! Counts of affected rows are those of changed rows, as the server counts unless it is asked for
+//! matched rows (`CLIENT_FOUND_ROWS`). sqlx always asks, and so do JDBC and some others; see
+//! [`MySqlTarget::with_found_rows`].
 
 mod decode;
 mod packet;
@@ -9,7 +10,6 @@ mod packet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rowlock_model::{
     Batch, DbError, Dialect, ErrorClass, Isolation, Reply, TransactionStatus, Value,
@@ -20,14 +20,11 @@ use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, Executor};
 
 use crate::directory::PrivateDirectory;
 use crate::error::{self, UrlError};
-use crate::session::Link;
+use crate::session::{Link, in_time, show_target};
 use crate::statement::tag_of;
 use crate::tap::{Endpoint, Tap};
 use decode::Format;
 use packet::{Greeting, Packet, Splitter};
-
-/// How long the server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where and as whom to connect.
 #[derive(Clone)]
@@ -35,15 +32,17 @@ pub struct MySqlTarget {
     options: MySqlConnectOptions,
     endpoint: Endpoint,
     isolation: Option<Isolation>,
+    found_rows: bool,
 }
 
 impl std::fmt::Debug for MySqlTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the options: they hold the password.
-        f.debug_struct("MySqlTarget")
-            .field("endpoint", &self.endpoint)
-            .field("database", &self.options.get_database())
-            .finish_non_exhaustive()
+        show_target(
+            f,
+            "MySqlTarget",
+            &self.endpoint,
+            self.options.get_database(),
+        )
     }
 }
 
@@ -84,7 +83,13 @@ impl MySqlTarget {
                 .no_engine_substitution(false),
             endpoint,
             isolation: None,
+            found_rows: false,
         }
+    }
+
+    /// The database to connect to.
+    pub fn database(&self) -> Option<&str> {
+        self.options.get_database()
     }
 
     /// The same server, another database.
@@ -103,14 +108,18 @@ impl MySqlTarget {
         target
     }
 
+    /// The same, whose `UPDATE` counts the rows that it matched instead of those that it changed
+    /// (`CLIENT_FOUND_ROWS` of the protocol).
+    #[must_use]
+    pub fn with_found_rows(&self, found_rows: bool) -> MySqlTarget {
+        let mut target = self.clone();
+        target.found_rows = found_rows;
+        target
+    }
+
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<MySqlLink, DbError> {
-        match tokio::time::timeout(CONNECT_TIMEOUT, MySqlLink::open(self)).await {
-            Ok(result) => result,
-            Err(_) => Err(DbError::connection_lost(
-                "the server did not accept the connection in time",
-            )),
-        }
+        in_time(MySqlLink::open(self)).await
     }
 }
 
@@ -129,7 +138,11 @@ impl MySqlLink {
     async fn open(target: &MySqlTarget) -> Result<MySqlLink, DbError> {
         let directory = PrivateDirectory::create("tap").map_err(error::of_io)?;
         let socket = directory.path().join("s");
-        let tap = Tap::open::<Splitter>(&target.endpoint, &socket)
+        let greet = match target.found_rows {
+            true => |_: &mut [u8]| {},
+            false => packet::count_changed_rows,
+        };
+        let tap = Tap::open::<Splitter>(&target.endpoint, &socket, greet)
             .await
             .map_err(error::of_io)?;
         let options = target

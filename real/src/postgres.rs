@@ -16,7 +16,7 @@ use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
 use crate::directory::PrivateDirectory;
 use crate::error::{self, UrlError};
-use crate::session::Link;
+use crate::session::{Link, in_time, show_target};
 use crate::tap::{Endpoint, Tap};
 use decode::Format;
 use encode::Argument;
@@ -26,9 +26,6 @@ use types::{TypeNames, UserType};
 /// The name of a PostgreSQL socket with this port.
 const SOCKET_NAME: &str = ".s.PGSQL.1";
 const PORT: u16 = 1;
-
-/// How long the server may take to accept a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where and as whom to connect.
 #[derive(Clone)]
@@ -40,11 +37,12 @@ pub struct PostgresTarget {
 
 impl std::fmt::Debug for PostgresTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the options: they hold the password.
-        f.debug_struct("PostgresTarget")
-            .field("endpoint", &self.endpoint)
-            .field("database", &self.options.get_database())
-            .finish_non_exhaustive()
+        show_target(
+            f,
+            "PostgresTarget",
+            &self.endpoint,
+            self.options.get_database(),
+        )
     }
 }
 
@@ -135,12 +133,7 @@ impl PostgresTarget {
 
     /// Opens a connection.
     pub(crate) async fn connect(&self) -> Result<PostgresLink, DbError> {
-        match tokio::time::timeout(CONNECT_TIMEOUT, PostgresLink::open(self)).await {
-            Ok(result) => result,
-            Err(_) => Err(DbError::connection_lost(
-                "the server did not accept the connection in time",
-            )),
-        }
+        in_time(PostgresLink::open(self)).await
     }
 }
 
@@ -159,7 +152,7 @@ impl PostgresLink {
     async fn open(target: &PostgresTarget) -> Result<PostgresLink, DbError> {
         let directory = PrivateDirectory::create("tap").map_err(error::of_io)?;
         let socket = directory.path().join(SOCKET_NAME);
-        let tap = Tap::open::<Splitter>(&target.endpoint, &socket)
+        let tap = Tap::open::<Splitter>(&target.endpoint, &socket, |_| {})
             .await
             .map_err(error::of_io)?;
         let options = target

@@ -81,6 +81,29 @@ pub fn installed() -> Vec<Installed> {
     found
 }
 
+/// The folders of servers that `./provision` unpacked, in order of their names.
+fn provisioned() -> impl Iterator<Item = PathBuf> {
+    let variable = std::env::var_os("ROWLOCK_SERVERS").map(PathBuf::from);
+    let places = match variable {
+        Some(place) => vec![place],
+        None => {
+            let ours = cache_directory().map(|cache| cache.join("servers"));
+            let of_root = PathBuf::from("/var/cache/rowlock/servers");
+            ours.into_iter().chain([of_root]).collect()
+        }
+    };
+    let mut found: Vec<PathBuf> = places
+        .iter()
+        .filter_map(|place| std::fs::read_dir(place).ok())
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|server| server.join("complete").exists())
+        .collect();
+    found.sort();
+    found.into_iter()
+}
+
 /// The server's process, under the care of a shell.
 #[derive(Debug)]
 struct Supervised {

@@ -5,6 +5,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rowlock_model::{Batch, DbError, Dialect, Reply, Session, Value};
 use tokio::sync::{mpsc, oneshot};
@@ -12,6 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::mysql::MySqlLink;
 use crate::postgres::PostgresLink;
 use crate::sqlite::SqliteLink;
+use crate::tap::Endpoint;
 
 /// A connection that does one thing after another.
 pub(crate) trait Link: Send + 'static {
@@ -30,6 +32,34 @@ pub(crate) trait Link: Send + 'static {
 
     /// See [`Session::close`].
     fn close(self) -> impl Future<Output = Result<(), DbError>> + Send;
+}
+
+/// How long a server may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Waits for a connection to be opened, but not for ever.
+pub(crate) async fn in_time<T>(
+    opening: impl Future<Output = Result<T, DbError>>,
+) -> Result<T, DbError> {
+    match tokio::time::timeout(CONNECT_TIMEOUT, opening).await {
+        Ok(result) => result,
+        Err(_) => Err(DbError::connection_lost(
+            "the server did not accept the connection in time",
+        )),
+    }
+}
+
+/// Shows where a target is, without its options: they hold the password.
+pub(crate) fn show_target(
+    f: &mut std::fmt::Formatter<'_>,
+    name: &str,
+    endpoint: &Endpoint,
+    database: Option<&str>,
+) -> std::fmt::Result {
+    f.debug_struct(name)
+        .field("endpoint", endpoint)
+        .field("database", &database)
+        .finish_non_exhaustive()
 }
 
 enum Command {

@@ -4,6 +4,7 @@
 //! statement was sent, [`settle`](Stage::settle) waits until every busy session has answered or is
 //! named as blocked by the server itself. A session that merely runs is waited for.
 
+mod mysql;
 pub(crate) mod postgres;
 mod sqlite;
 
@@ -12,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use rowlock_model::schedule::{SessionId, Statement};
-use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Session};
+use rowlock_model::{Batch, DbError, Dialect, ErrorClass, Isolation, Reply, Session};
 use rowlock_scenarios::stage::{Answer, Blocked, Completion, Stage, StageError};
 use tokio::runtime::Runtime;
 
-use crate::server::PostgresServer;
-use crate::session::{Pending, RealSession, task_gone};
+use crate::server::{MySqlServer, PostgresServer};
+use crate::session::{Link, Pending, RealSession, task_gone};
 use crate::target::Target;
+use mysql::MySqlStage;
 use postgres::PostgresStage;
 use sqlite::SqliteStage;
 
@@ -62,7 +64,19 @@ pub struct RealStage {
 #[derive(Debug)]
 enum Server {
     Postgres(Box<PostgresStage>),
+    MySql(Box<MySqlStage>),
     Sqlite(SqliteStage),
+}
+
+/// The same on whichever server it is.
+macro_rules! on {
+    ($server:expr, $name:ident => $what:expr) => {
+        match $server {
+            Server::Postgres($name) => $what,
+            Server::MySql($name) => $what,
+            Server::Sqlite($name) => $what,
+        }
+    };
 }
 
 /// A session of the stage.
@@ -134,6 +148,16 @@ impl RealStage {
                 let server = runtime.block_on(PostgresStage::on_url(target, timeouts))?;
                 Ok(RealStage::with(Server::Postgres(Box::new(server)), runtime))
             }
+            Target::MySql(flavour, version) => {
+                let server = MySqlServer::start_version(*flavour, version.as_deref())
+                    .map_err(|e| failure(e.to_string()))?;
+                RealStage::on_mysql_server(Arc::new(server))
+            }
+            Target::MySqlUrl(target, dialect) => {
+                let runtime = runtime()?;
+                let server = runtime.block_on(MySqlStage::on_url(target, *dialect))?;
+                Ok(RealStage::with(Server::MySql(Box::new(server)), runtime))
+            }
             Target::Sqlite(journal) => {
                 let runtime = runtime()?;
                 let server = runtime.block_on(SqliteStage::open(*journal))?;
@@ -154,6 +178,17 @@ impl RealStage {
         let runtime = runtime()?;
         let server = runtime.block_on(PostgresStage::on_server(server, timeouts))?;
         Ok(RealStage::with(Server::Postgres(Box::new(server)), runtime))
+    }
+
+    /// A stage on a throwaway MySQL or MariaDB that is used by no other stage: user locks are of
+    /// the whole server.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub fn on_mysql_server(server: Arc<MySqlServer>) -> Result<RealStage, StageError> {
+        let runtime = runtime()?;
+        let server = runtime.block_on(MySqlStage::on_server(server))?;
+        Ok(RealStage::with(Server::MySql(Box::new(server)), runtime))
     }
 
     fn with(server: Server, runtime: Runtime) -> RealStage {
@@ -256,17 +291,39 @@ impl RealStage {
     /// Those of `busy` that the server does not call blocked.
     fn running(&mut self, busy: &[(SessionId, i64)]) -> Result<Vec<SessionId>, StageError> {
         let all = self.backends();
-        match &mut self.server {
-            Server::Postgres(server) => self.runtime.block_on(server.running(busy, &all)),
-            // With a busy timeout of 0 nothing waits.
-            Server::Sqlite(_) => Ok(busy.iter().map(|(session, _)| *session).collect()),
-        }
+        on!(&mut self.server, server => self.runtime.block_on(server.running(busy, &all)))
     }
 
     fn sorted(mut completions: Vec<Completion>) -> Vec<Completion> {
         completions.sort_by_key(|completion| completion.session);
         completions
     }
+}
+
+/// Runs a script of the set-up, as one message.
+pub(crate) async fn run_setup_script(
+    session: &mut impl Link,
+    script: &str,
+) -> Result<(), StageError> {
+    match session.batch(script).await.map(|batch| batch.error) {
+        Ok(None) => Ok(()),
+        Ok(Some(error)) | Err(error) => Err(failure(format!(
+            "set-up failed: error {}: {}{}",
+            error.code,
+            error.message,
+            place(script, error.position)
+        ))),
+    }
+}
+
+/// `, at "..."`: the text where an error points.
+fn place(script: &str, position: Option<usize>) -> String {
+    let Some(rest) = position.and_then(|p| script.get(p..)) else {
+        return String::new();
+    };
+    let line = rest.lines().next().unwrap_or("");
+    let start: String = line.chars().take(60).collect();
+    format!(", at `{start}`")
 }
 
 pub(crate) fn runtime() -> Result<Runtime, StageError> {
@@ -284,25 +341,16 @@ fn session_id(index: usize) -> SessionId {
 
 impl Stage for RealStage {
     fn dialect(&self) -> Dialect {
-        match &self.server {
-            Server::Postgres(_) => Dialect::Postgres,
-            Server::Sqlite(_) => Dialect::Sqlite,
-        }
+        on!(&self.server, server => server.dialect())
     }
 
     fn version(&mut self) -> Result<String, StageError> {
-        Ok(match &self.server {
-            Server::Postgres(server) => server.version(),
-            Server::Sqlite(server) => server.version(),
-        })
+        Ok(on!(&self.server, server => server.version()))
     }
 
     fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
         self.sessions.clear();
-        match &mut self.server {
-            Server::Postgres(server) => self.runtime.block_on(server.reset(setup)),
-            Server::Sqlite(server) => self.runtime.block_on(server.reset(setup)),
-        }
+        on!(&mut self.server, server => self.runtime.block_on(server.reset(setup)))
     }
 
     fn connect(
@@ -313,10 +361,9 @@ impl Stage for RealStage {
         let index = self.sessions.len();
         let number = u8::try_from(index).map_err(|_| failure("too many sessions"))?;
         let id = SessionId(number);
-        let connected = match &mut self.server {
-            Server::Postgres(server) => self.runtime.block_on(server.connect(id, label, isolation)),
-            Server::Sqlite(server) => self.runtime.block_on(server.connect(isolation)),
-        };
+        let connected = on!(&mut self.server, server => {
+            self.runtime.block_on(server.connect(id, label, isolation))
+        });
         self.sessions.push(Slot {
             session: connected?,
             label: label.to_owned(),
@@ -347,21 +394,15 @@ impl Stage for RealStage {
 
     fn blocked(&mut self) -> Result<Vec<Blocked>, StageError> {
         let (busy, all) = (self.busy(), self.backends());
-        match &mut self.server {
-            Server::Postgres(server) => {
-                let labels: Vec<&str> = self.sessions.iter().map(|s| s.label.as_str()).collect();
-                self.runtime.block_on(server.blocked(&busy, &all, &labels))
-            }
-            Server::Sqlite(_) => Ok(Vec::new()),
-        }
+        let labels: Vec<&str> = self.sessions.iter().map(|s| s.label.as_str()).collect();
+        on!(&mut self.server, server => {
+            self.runtime.block_on(server.blocked(&busy, &all, &labels))
+        })
     }
 
     fn deadlock(&mut self, victim: SessionId) -> Result<Vec<Completion>, StageError> {
         let label = self.slot(victim)?.label.clone();
-        let time = match &self.server {
-            Server::Postgres(server) => server.victim_timeout(),
-            Server::Sqlite(_) => return Err(failure("SQLite has no deadlocks")),
-        };
+        let time = on!(&self.server, server => server.victim_timeout())?;
         let mut completions = Vec::new();
         if !self.collect(time, &mut completions) {
             return Err(failure(format!(
@@ -374,18 +415,13 @@ impl Stage for RealStage {
     }
 
     fn plan_victims(&mut self, victims: &[SessionId]) -> Result<(), StageError> {
-        match &mut self.server {
-            Server::Postgres(server) => {
-                let open: Vec<(SessionId, &mut RealSession)> = self
-                    .sessions
-                    .iter_mut()
-                    .enumerate()
-                    .map(|(i, slot)| (session_id(i), &mut slot.session))
-                    .collect();
-                self.runtime.block_on(server.plan_victims(victims, open))
-            }
-            Server::Sqlite(_) => Ok(()),
-        }
+        let sessions = self.sessions.iter_mut().enumerate();
+        let open = sessions
+            .map(|(i, slot)| (session_id(i), &mut slot.session))
+            .collect();
+        on!(&mut self.server, server => {
+            self.runtime.block_on(server.plan_victims(victims, open))
+        })
     }
 
     fn drop_client(&mut self, session: SessionId) -> Result<(), StageError> {
@@ -403,14 +439,17 @@ impl Stage for RealStage {
         let backend = self.slot(session)?.session.backend();
         match &mut self.server {
             Server::Postgres(server) => self.runtime.block_on(server.terminate(backend)),
+            Server::MySql(server) => self.runtime.block_on(server.terminate(backend)),
             Server::Sqlite(_) => {
                 let open = std::mem::replace(
                     &mut self.slot(session)?.session,
                     RealSession::closed(Dialect::Sqlite),
                 );
-                self.runtime
-                    .block_on(open.close())
-                    .map_err(failed("cannot close a session"))
+                match self.runtime.block_on(open.close()) {
+                    // Closed already: when its client went away.
+                    Err(error) if error.class == ErrorClass::ConnectionLost => Ok(()),
+                    closed => closed.map_err(failed("cannot close a session")),
+                }
             }
         }
     }
@@ -422,9 +461,6 @@ impl Stage for RealStage {
     }
 
     fn query(&mut self, sql: &str) -> Result<Result<Reply, DbError>, StageError> {
-        match &mut self.server {
-            Server::Postgres(server) => self.runtime.block_on(server.query(sql)),
-            Server::Sqlite(server) => self.runtime.block_on(server.query(sql)),
-        }
+        on!(&mut self.server, server => self.runtime.block_on(server.query(sql)))
     }
 }

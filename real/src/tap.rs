@@ -3,7 +3,8 @@
 //! sqlx hides things that replies need: PostgreSQL's command tags, notices, transaction status and
 //! the columns of an empty result; MySQL's status flags and columns. All of them are on the wire. So
 //! sqlx is let connect to a socket of ours, whose bytes go to the server and back unchanged, and
-//! the server's messages are recorded on the way.
+//! the server's messages are recorded on the way. Only the first that the client sends, in which it
+//! says how it wants to be served, may be changed: sqlx leaves no choice there.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,10 +54,11 @@ struct State<M> {
 
 impl<M: Clone + Send + 'static> Tap<M> {
     /// Connects to a server and waits for one client on a socket at `path`, which must be in a
-    /// directory that nobody else can enter.
+    /// directory that nobody else can enter. `greet` may change what the client sends first.
     pub(crate) async fn open<F: Framing<Message = M>>(
         endpoint: &Endpoint,
         path: &Path,
+        greet: fn(&mut [u8]),
     ) -> io::Result<Arc<Tap<M>>> {
         let server: Box<dyn Stream> = match endpoint {
             Endpoint::Socket(path) => Box::new(UnixStream::connect(path).await?),
@@ -74,7 +76,7 @@ impl<M: Clone + Send + 'static> Tap<M> {
             }),
             changed: Notify::new(),
         });
-        tokio::spawn(relay::<F>(listener, server, Arc::clone(&tap)));
+        tokio::spawn(relay::<F>(listener, server, greet, Arc::clone(&tap)));
         Ok(tap)
     }
 
@@ -141,6 +143,7 @@ impl<M: Clone + Send + 'static> Tap<M> {
 async fn relay<F: Framing>(
     listener: UnixListener,
     server: Box<dyn Stream>,
+    greet: fn(&mut [u8]),
     tap: Arc<Tap<F::Message>>,
 ) {
     if let Ok((client, _)) = listener.accept().await {
@@ -148,6 +151,11 @@ async fn relay<F: Framing>(
         let (mut from_server, mut to_server) = tokio::io::split(server);
         let (mut from_client, mut to_client) = client.into_split();
         let forward = async {
+            let mut first = vec![0; 16 * 1024];
+            if let Ok(length @ 1..) = from_client.read(&mut first).await {
+                greet(&mut first[..length]);
+                let _ = to_server.write_all(&first[..length]).await;
+            }
             // A client that is gone is seen by the server as the end of the connection.
             let _ = tokio::io::copy(&mut from_client, &mut to_server).await;
             let _ = to_server.shutdown().await;

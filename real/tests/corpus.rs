@@ -1,16 +1,20 @@
 //! Every pinned schedule of the corpus on a live server: each step must come out as the scenario
 //! says, with the same sessions waiting for the same others.
 //!
-//! Where no PostgreSQL is installed these tests are ignored, by name; with `ROWLOCK_REQUIRE_LIVE=1`
-//! they fail instead.
+//! Schedules for a server that is not installed are ignored, by name and with the reason; with
+//! `ROWLOCK_REQUIRE_LIVE=1` they fail instead.
+
+#[path = "live/needs.rs"]
+mod needs;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use needs::needs;
 use rowlock_model::Dialect;
-use rowlock_real::server::installed;
-use rowlock_real::{RealStage, Target};
+use rowlock_real::server::{Flavour, installed};
+use rowlock_real::{Journal, RealStage, Target};
 use rowlock_scenarios::replay::{Conclusion, Replay, Script, StepVerdict, replay};
 use rowlock_scenarios::scenario::{Case, Scenario};
 use rowlock_scenarios::source::Source;
@@ -20,12 +24,11 @@ const ATTEMPTS: usize = 20;
 
 /// Stages that no test uses at present. Each is a server of its own: what one schedule does must
 /// not show in another's snapshots.
-type Stages = Arc<Mutex<Vec<RealStage>>>;
+type Stages = Arc<Mutex<Vec<(Dialect, RealStage)>>>;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let is_there = installed().iter().any(|s| s.dialect == Dialect::Postgres);
-    let required = std::env::var_os("ROWLOCK_REQUIRE_LIVE").is_some_and(|v| v != "0");
+    let found = installed();
     let stages = Stages::default();
     let mut trials = Vec::new();
     for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/bugs")) {
@@ -34,15 +37,13 @@ fn main() {
         let source = Source::new(file.display().to_string(), text);
         let scenario = Scenario::parse(source).unwrap_or_else(|error| panic!("{error}"));
         for case in scenario.cases {
-            if case.database != Dialect::Postgres {
-                continue;
-            }
+            let database = case.database;
             let case = Arc::new(case);
             for index in 0..case.pinned.len() {
                 let title = title(&name, &case, index);
                 let (case, stages) = (Arc::clone(&case), Arc::clone(&stages));
                 let trial = Trial::test(title, move || confirm(&stages, &case, index));
-                trials.push(trial.with_ignored_flag(!is_there && !required));
+                trials.push(needs(trial, database, &found));
             }
         }
     }
@@ -75,10 +76,14 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn confirm(stages: &Stages, case: &Case, index: usize) -> Result<(), Failed> {
-    let idle = stages.lock().expect("no panic while locked").pop();
+    let idle = {
+        let mut stages = stages.lock().expect("no panic while locked");
+        let at = stages.iter().position(|(d, _)| *d == case.database);
+        at.map(|at| stages.remove(at).1)
+    };
     let mut stage = match idle {
         Some(stage) => stage,
-        None => RealStage::open(&Target::Postgres)?,
+        None => RealStage::open(&target(case.database))?,
     };
     let mut last = None;
     for _ in 0..ATTEMPTS {
@@ -92,11 +97,22 @@ fn confirm(stages: &Stages, case: &Case, index: usize) -> Result<(), Failed> {
             break;
         }
     }
-    stages.lock().expect("no panic while locked").push(stage);
+    let mut stages = stages.lock().expect("no panic while locked");
+    stages.push((case.database, stage));
     match last {
         Some(run) if run.conclusion == Conclusion::Confirmed => Ok(()),
         Some(run) => Err(report(&run).into()),
         None => unreachable!("at least one attempt"),
+    }
+}
+
+/// The server on which schedules of a database were observed.
+fn target(database: Dialect) -> Target {
+    match database {
+        Dialect::Postgres => Target::Postgres,
+        Dialect::MySql => Target::MySql(Flavour::MySql, None),
+        Dialect::MariaDb => Target::MySql(Flavour::MariaDb, Some("10.11".to_owned())),
+        Dialect::Sqlite => Target::Sqlite(Journal::Rollback),
     }
 }
 

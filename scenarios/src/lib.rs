@@ -3,6 +3,7 @@
 //! The formats are described in `docs/scenario.md` and `docs/schedule.md`.
 
 pub mod actor;
+pub mod anomaly;
 pub mod binding;
 pub mod expr;
 pub mod monitor;

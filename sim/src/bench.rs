@@ -12,7 +12,7 @@ use rowlock_scenarios::spec::{Bench, Notification, Refusal, Rest, Results, Seat,
 use rowlock_scenarios::stage::StageError;
 
 use crate::database::{Answer, Database, Internal, Progress, Request};
-use crate::engine::postgres::{DeadlockTimer, Postgres};
+use crate::engine::postgres::{DeadlockTimer, Message, Postgres, pid};
 
 /// A connection.
 #[derive(Clone, Debug)]
@@ -207,8 +207,15 @@ impl Bench for SimBench {
         std::mem::take(&mut self.places[seat].notices)
     }
 
-    fn notifications(&mut self, _: Seat) -> Vec<Notification> {
-        Vec::new()
+    fn notifications(&mut self, seat: Seat) -> Vec<Notification> {
+        let heard = self.db.take_notifications(self.places[seat].session);
+        let seat_of = |session| self.places.iter().position(|p| p.session == session);
+        let notification = |message: Message| Notification {
+            channel: message.channel.to_string(),
+            payload: message.payload.to_string(),
+            from: seat_of(message.from).ok_or_else(|| pid(message.from)),
+        };
+        heard.into_iter().map(notification).collect()
     }
 }
 

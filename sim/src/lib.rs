@@ -7,6 +7,7 @@
 //! * [`explore`] explores interleavings.
 //! * [`actor`] has the processes of scenario files that are written in Rust.
 //! * [`scenario`] turns a case of a scenario file into an exploration.
+//! * [`loose`] reads the SQL of MySQL, MariaDB and SQLite.
 //! * [`stage`] runs schedules that others decide.
 //! * [`mod@bench`] runs PostgreSQL's isolation specs.
 //! * [`toy`] is a database of four statements, for tests and benchmarks of the explorer.
@@ -17,6 +18,7 @@ pub mod database;
 pub mod engine;
 pub mod explore;
 pub mod host;
+pub mod loose;
 pub mod plan;
 pub mod scenario;
 pub mod sql;

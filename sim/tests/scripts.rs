@@ -15,6 +15,9 @@
 //! | `waits` | who waits for what |
 //! | `locks` | `pg_locks`, as far as it is canonical |
 //!
+//! What a session hears by `LISTEN` is printed under the command that let it hear:
+//! `b notified: CHANNEL PAYLOAD from a`.
+//!
 //! A statement that blocks prints `waits for b`; what it answers once it can go on is printed under
 //! the command that let it go on. By default the session that has waited longest goes first, and is
 //! the victim of a deadlock.
@@ -89,8 +92,10 @@ struct Server {
 
 impl Server {
     fn new() -> Server {
+        let mut database = Postgres::default();
+        database.keep_notices();
         Server {
-            database: Postgres::default(),
+            database,
             sessions: BTreeMap::new(),
             waiting: Vec::new(),
         }
@@ -164,6 +169,23 @@ impl Server {
             }
             for line in text.lines() {
                 let _ = writeln!(out, "{} resumes: {line}", self.name(s));
+            }
+        }
+        out + &self.heard()
+    }
+
+    /// The notifications that were sent, by session.
+    fn heard(&mut self) -> String {
+        let mut sessions: Vec<SessionId> = self.sessions.values().copied().collect();
+        sessions.sort_unstable();
+        let mut out = String::new();
+        for session in sessions {
+            for message in self.database.take_notifications(session) {
+                let _ = write!(out, "{} notified: {}", self.name(session), message.channel);
+                if !message.payload.is_empty() {
+                    let _ = write!(out, " {}", message.payload);
+                }
+                let _ = writeln!(out, " from {}", self.name(message.from));
             }
         }
         out

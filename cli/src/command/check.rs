@@ -23,8 +23,10 @@ use crate::scripts::{Item, named, pinned};
 use crate::stages;
 
 /// Checks every case that is meant.
-pub(crate) fn run(config: config::Check, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(mut config: config::Check, output: &Output) -> Result<Exit, Failure> {
     let scenarios = input::scenarios(&config.paths)?;
+    let databases = scenarios.iter().flat_map(|s| &s.cases).map(|c| c.database);
+    stages::only_simulated(&mut config.narrow, databases, output);
     let cases = meant(&scenarios, &config.narrow);
     if cases.is_empty() {
         return Err(Failure::Usage(

@@ -6,16 +6,21 @@ use rowlock_scenarios::replay::{ReplayError, Script, replay};
 use rowlock_scenarios::stage::Stage;
 
 use crate::args::Format;
-use crate::config;
+use crate::config::{self, Target};
 use crate::exit::{Exit, Failure};
 use crate::input;
 use crate::output::Output;
 use crate::scripts::{Item, Trouble, items};
-use crate::stages::Stages;
+use crate::stages::{self, Stages};
 
 /// Runs every schedule that is meant.
-pub(crate) fn run(config: config::Replay, output: &Output) -> Result<Exit, Failure> {
+pub(crate) fn run(mut config: config::Replay, output: &Output) -> Result<Exit, Failure> {
     let loaded = input::schedules(&config.paths)?;
+    if matches!(config.target, Target::Simulator) {
+        let databases = items(&loaded, &config.narrow, &config.pinned);
+        let databases = databases.iter().map(|item| item.case.database);
+        stages::only_simulated(&mut config.narrow, databases, output);
+    }
     let items = items(&loaded, &config.narrow, &config.pinned);
     if items.is_empty() {
         return Err(nothing_to_run());

@@ -15,14 +15,23 @@ pub(crate) fn run(start: bool, output: &Output) -> Result<Exit, Failure> {
     for server in &found {
         output.line(&describe(server))?;
     }
-    if !found.iter().any(|s| s.dialect == Dialect::Postgres) {
-        output.line("postgres  not installed (no initdb found); or give a URL")?;
+    for (dialect, program) in [
+        (Dialect::Postgres, "initdb"),
+        (Dialect::MySql, "mysqld"),
+        (Dialect::MariaDb, "mariadbd"),
+    ] {
+        if !found.iter().any(|s| s.dialect == dialect) {
+            let name = dialect.name();
+            output.line(&format!(
+                "{name:8}  not installed (no {program} found); or give a URL"
+            ))?;
+        }
     }
     if !start {
         return Ok(Exit::Met);
     }
     let mut exit = Exit::Met;
-    for name in ["postgres", "sqlite"] {
+    for name in ["postgres", "mysql", "mariadb", "sqlite"] {
         match version(name) {
             Ok(version) => output.line(&format!("{name} started: {version}"))?,
             Err(message) => {

@@ -20,25 +20,44 @@ use crate::output::Output;
 pub(crate) fn run(config: &config::Spec, output: &Output) -> Result<Exit, Failure> {
     let mut exit = Exit::Met;
     let mut total = Count::default();
-    for (source, spec) in input::specs(&config.paths)? {
-        let mut bench = bench(config)?;
-        let (found, count) = file(config, &source, &spec, &mut *bench, output)?;
+    let specs = input::specs(&config.paths)?;
+    let mut benches = Benches {
+        one: bench(&config.target, config)?,
+        other: match &config.against {
+            Some(target) => Some(bench(target, config)?),
+            None => None,
+        },
+    };
+    for (source, spec) in specs {
+        let (found, count) = file(config, &source, &spec, &mut benches, output)?;
         total.add(count);
         exit = exit.and(found);
     }
+    let manner = match (&config.expected, &config.against) {
+        (Some(_), _) => "as expected",
+        (None, Some(_)) => "the same on both",
+        (None, None) => "",
+    };
     if config.format == Format::Json {
         output.line(&json::spec_summary(total.all, total.right, exit.number()))?;
-    } else if config.expected.is_some() {
+    } else if !manner.is_empty() {
         output.line(&format!(
-            "{} of {} permutations as expected, {} unsupported",
+            "{} of {} permutations {manner}, {} unsupported",
             total.right, total.all, total.unsupported
         ))?;
     }
     Ok(exit)
 }
 
-fn bench(config: &config::Spec) -> Result<Box<dyn Bench>, Failure> {
-    match &config.target {
+/// What the files are run on.
+struct Benches {
+    one: Box<dyn Bench>,
+    /// What the outputs are compared with.
+    other: Option<Box<dyn Bench>>,
+}
+
+fn bench(target: &Target, config: &config::Spec) -> Result<Box<dyn Bench>, Failure> {
+    match target {
         Target::Simulator => Ok(Box::new(SimBench::new(config.isolation))),
         Target::Live(target) => rowlock_real::LiveBench::open(target, config.isolation)
             .map(|bench| Box::new(bench) as Box<dyn Bench>)
@@ -66,14 +85,14 @@ fn file(
     config: &config::Spec,
     source: &Source,
     spec: &Spec,
-    bench: &mut dyn Bench,
+    benches: &mut Benches,
     output: &Output,
 ) -> Result<(Exit, Count), Failure> {
     let name = Path::new(&*source.path)
         .file_stem()
         .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
     let head = spec.head();
-    let prints = config.expected.is_none() && config.format == Format::Human;
+    let prints = !compares(config) && config.format == Format::Human;
     if prints {
         for step in spec.unused() {
             output.error_line(&format!("unused step name: {step}"));
@@ -87,7 +106,7 @@ fn file(
     };
     let mut runs: Vec<Run> = Vec::new();
     let mut written = Ok(());
-    let ended = run_spec(spec, &name, bench, wanted, |run| {
+    let ended = run_spec(spec, &name, &mut *benches.one, wanted, |run| {
         if prints && written.is_ok() {
             written = output.write(&run.output);
         }
@@ -104,14 +123,15 @@ fn file(
             }
         }
     }
-    let differences = match &config.expected {
-        None => vec![None; runs.len()],
-        Some(directory) => {
+    let differences = match (&config.expected, &mut benches.other) {
+        (Some(directory), _) => {
             let expected = expected(directory, &name)?;
             let outputs: Vec<(usize, &str)> =
                 runs.iter().map(|r| (r.number, r.output.as_str())).collect();
             expected.compare(&head, &outputs)
         }
+        (None, Some(other)) => against(config.tries, spec, &name, &mut **other, &runs)?,
+        (None, None) => vec![None; runs.len()],
     };
     let mut count = Count::default();
     count.all = (1..=spec.permutations.len()).filter(|n| wanted(*n)).count() as u64;
@@ -126,13 +146,54 @@ fn file(
         });
         match config.format {
             Format::Json => output.line(&line(config, &name, run, difference.as_ref()))?,
-            Format::Human => tell(config, &name, run, difference.as_ref(), output)?,
+            Format::Human => tell(&name, run, difference.as_ref(), output)?,
         }
     }
-    if config.expected.is_some() && config.format == Format::Human {
+    if compares(config) && config.format == Format::Human {
         output.line(&format!("{name}: {} of {}", count.right, count.all))?;
     }
     Ok((exit, count))
+}
+
+fn compares(config: &config::Spec) -> bool {
+    config.expected.is_some() || config.against.is_some()
+}
+
+/// Runs the permutations on another server, up to `tries` times while some of them differ, and says
+/// how each differs: not at all if one of the runs there printed the same.
+fn against(
+    tries: u32,
+    spec: &Spec,
+    name: &str,
+    other: &mut dyn Bench,
+    runs: &[Run],
+) -> Result<Vec<Option<Difference>>, Failure> {
+    let mut differences: Vec<Option<Difference>> = Vec::new();
+    for _ in 0..tries {
+        let mut there: Vec<Run> = Vec::new();
+        // All of them again: what one leaves behind in its sessions the next one meets.
+        let wanted = |number: usize| runs.iter().any(|run| run.number == number);
+        match run_spec(spec, name, other, wanted, |run| there.push(run)) {
+            Ok(()) | Err(SpecError::Setup(_)) => {}
+            Err(SpecError::Stage(error)) => return Err(Failure::Environment(error.message)),
+        }
+        let found = runs.iter().map(|run| {
+            let same = there.iter().find(|other| other.number == run.number);
+            let output = same.map_or("", |other| &other.output);
+            Difference::first(output, &run.output)
+        });
+        differences = match differences.is_empty() {
+            true => found.collect(),
+            false => {
+                let before = differences.into_iter();
+                before.zip(found).map(|(old, new)| old.and(new)).collect()
+            }
+        };
+        if differences.iter().all(Option::is_none) {
+            break;
+        }
+    }
+    Ok(differences)
 }
 
 /// The shipped output of a file and its alternatives `NAME_0.out` to `NAME_9.out`.
@@ -157,16 +218,12 @@ fn line(config: &config::Spec, name: &str, run: &Run, difference: Option<&Differ
         Ending::Unsupported(what) => ("unsupported", Some(what.as_str())),
         Ending::Stuck(why) => ("stuck", Some(why.as_str())),
     };
-    let equal = config
-        .expected
-        .is_some()
-        .then_some(run.ending == Ending::Complete && difference.is_none());
+    let equal = compares(config).then_some(run.ending == Ending::Complete && difference.is_none());
     json::spec_permutation(name, run.number, ending, reason, equal, difference)
 }
 
 /// For people: only what went wrong.
 fn tell(
-    config: &config::Spec,
     name: &str,
     run: &Run,
     difference: Option<&Difference>,
@@ -188,6 +245,5 @@ fn tell(
             }
         }
     }
-    let _ = config;
     Ok(())
 }

@@ -113,6 +113,15 @@ pub(super) struct Greeting {
     pub(super) deprecate_eof: bool,
 }
 
+/// Takes `CLIENT_FOUND_ROWS` out of a `HandshakeResponse41`, with its packet header.
+pub(super) fn count_changed_rows(response: &mut [u8]) {
+    const HEADER: usize = 4;
+    const CLIENT_FOUND_ROWS: u8 = 2;
+    if let Some(capabilities) = response.get_mut(HEADER) {
+        *capabilities &= !CLIENT_FOUND_ROWS;
+    }
+}
+
 /// Reads a `HandshakeV10`.
 pub(super) fn greeting(body: &[u8]) -> Greeting {
     let mut reader = Reader(body);

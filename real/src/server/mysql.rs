@@ -36,7 +36,8 @@ pub enum Flavour {
 }
 
 impl Flavour {
-    fn dialect(self) -> Dialect {
+    /// The database, as scenarios name it.
+    pub fn dialect(self) -> Dialect {
         match self {
             Flavour::MySql => Dialect::MySql,
             Flavour::MariaDb => Dialect::MariaDb,
@@ -66,14 +67,15 @@ impl Flavour {
         }
     }
 
-    fn not_installed(self) -> ServerError {
+    fn not_installed(self, version: Option<&str>) -> ServerError {
         let package = match self {
             Flavour::MySql => "mysql-server-core",
             Flavour::MariaDb => "mariadb-server-core",
         };
+        let version = version.map_or(String::new(), |v| format!(" {v}"));
         ServerError::NotInstalled(format!(
-            "{} is not installed: no `{}` on the PATH, in /usr/sbin, or in ${}; on Debian: \
-             apt-get install {package}",
+            "{}{version} is not installed: no such `{}` on the PATH, in /usr/sbin, in ${}, or where \
+             ./provision puts it; on Debian: ./provision, or apt-get install {package}",
             self.name(),
             self.programs()[0],
             self.directory_variable()
@@ -93,8 +95,33 @@ impl MySqlServer {
     /// # Errors
     /// It is not installed, or does not start.
     pub fn start(flavour: Flavour) -> Result<MySqlServer, ServerError> {
-        let found = programs(flavour).into_iter().next();
-        let (program, version) = found.ok_or_else(|| flavour.not_installed())?;
+        MySqlServer::start_version(flavour, None)
+    }
+
+    /// Starts an installed version: `11.8` is any 11.8.
+    ///
+    /// # Errors
+    /// It is not installed, or does not start.
+    pub fn start_version(
+        flavour: Flavour,
+        version: Option<&str>,
+    ) -> Result<MySqlServer, ServerError> {
+        MySqlServer::start_with(flavour, version, &[])
+    }
+
+    /// The same with more options of the server (`--innodb-lock-wait-timeout=1`).
+    ///
+    /// # Errors
+    /// It is not installed, or does not start.
+    pub fn start_with(
+        flavour: Flavour,
+        version: Option<&str>,
+        options: &[String],
+    ) -> Result<MySqlServer, ServerError> {
+        let found = programs(flavour)
+            .into_iter()
+            .find(|(_, found)| version.is_none_or(|wanted| is_version(found, wanted)));
+        let (program, version) = found.ok_or_else(|| flavour.not_installed(version))?;
         let directory = PrivateDirectory::create("my")
             .map_err(ServerError::system("create a temporary directory"))?;
         let user = User::for_server(directory.path(), &["mysql"])
@@ -126,12 +153,16 @@ impl MySqlServer {
             "--innodb-flush-log-at-trx-commit=0",
             "--innodb-buffer-pool-size=64M",
             "--default-time-zone=+00:00",
+            // Where metadata locks and user locks are seen; MariaDB has it switched off.
+            "--performance-schema=ON",
+            "--performance-schema-instrument=wait/lock/metadata/sql/mdl=ON",
         ] {
             arguments.push(fixed.into());
         }
         if flavour == Flavour::MySql {
             arguments.push("--mysqlx=OFF".into());
         }
+        arguments.extend(options.iter().map(OsString::from));
         let arguments: Vec<_> = arguments.iter().map(OsString::as_os_str).collect();
         // KILL: an orderly end takes seconds, and the data is not needed any more.
         let process = Supervised::start(&program, &arguments, "KILL", &user, directory)?;
@@ -187,12 +218,19 @@ fn initialise(
             command
         }
         Flavour::MariaDb => {
-            let mut command = Command::new(install_script(program));
+            let script = install_script(program);
+            let mut command = Command::new(&script);
             command.args([
                 "--no-defaults",
                 "--auth-root-authentication-method=normal",
                 "--skip-test-db",
             ]);
+            // Beside it is everything else that it needs.
+            if let Some(base) = script.parent().and_then(Path::parent)
+                && script.is_absolute()
+            {
+                command.arg(format!("--basedir={}", base.display()));
+            }
             command
         }
     };
@@ -209,6 +247,7 @@ fn install_script(program: &Path) -> PathBuf {
         .iter()
         .map(|relative| directory.join(relative).join("mariadb-install-db"))
         .find(|script| script.is_file())
+        .and_then(|script| script.canonicalize().ok())
         .unwrap_or_else(|| PathBuf::from("mariadb-install-db"))
 }
 
@@ -220,6 +259,7 @@ fn programs(flavour: Flavour) -> Vec<(PathBuf, String)> {
         directories.extend(std::env::split_paths(&path));
     }
     directories.extend(DIRECTORIES.iter().map(PathBuf::from));
+    directories.extend(super::provisioned().map(|server| server.join("usr/sbin")));
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for directory in directories {
@@ -254,6 +294,12 @@ fn version(program: &Path, flavour: Flavour) -> Option<String> {
     let mut words = text.split_whitespace().skip_while(|word| *word != "Ver");
     let number = words.nth(1)?.split('-').next()?;
     Some(number.to_owned())
+}
+
+/// Whether a version (`11.8.9`) is the one that was asked for (`11.8`, `11`, `11.8.9`).
+fn is_version(found: &str, wanted: &str) -> bool {
+    let rest = found.strip_prefix(wanted);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// Every MySQL and MariaDB found.

@@ -1,11 +1,10 @@
 //! The stage on PostgreSQL.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{DbError, ErrorClass, Isolation, Reply, Session, Value};
+use rowlock_model::{DbError, Dialect, ErrorClass, Isolation, Reply, Session, Value};
 use rowlock_scenarios::stage::{Blocked, StageError};
 
 use super::{DeadlockTimeouts, failed, failure};
@@ -119,6 +118,10 @@ impl PostgresStage {
         &self.target
     }
 
+    pub(super) fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
     pub(super) fn version(&self) -> String {
         self.version.clone()
     }
@@ -129,10 +132,19 @@ impl PostgresStage {
             Ownership::Server { admin, .. } => {
                 self.observer = None;
                 let name = quote_identifier(self.target.database());
-                for sql in [
-                    format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
-                    format!("CREATE DATABASE {name}"),
-                ] {
+                if !ask_texts(admin, "SELECT gid FROM pg_prepared_xacts")
+                    .await?
+                    .is_empty()
+                {
+                    let inside = self.target.with_application_name("rowlock admin");
+                    let inside = inside.connect().await;
+                    let mut inside = inside.map_err(failed("cannot connect to the database"))?;
+                    end_prepared(&mut inside).await?;
+                }
+                let mut script = vec![format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")];
+                script.extend(ask_texts(admin, DROP_ROLES).await?);
+                script.push(format!("CREATE DATABASE {name}"));
+                for sql in script {
                     admin
                         .exec(&sql, &[])
                         .await
@@ -160,6 +172,7 @@ impl PostgresStage {
     /// Ends all other sessions of the database, and drops all that is in it.
     async fn empty_database(&mut self) -> Result<(), StageError> {
         let observer = self.observer()?;
+        end_prepared(observer).await?;
         observer
             .exec(
                 "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity \
@@ -187,18 +200,7 @@ impl PostgresStage {
             .await
             .map_err(failed("cannot connect for the set-up"))?;
         for script in setup {
-            let batch = session.batch(script).await;
-            match batch.map(|batch| batch.error) {
-                Ok(None) => {}
-                Ok(Some(error)) | Err(error) => {
-                    return Err(failure(format!(
-                        "set-up failed: error {}: {}{}",
-                        error.code,
-                        error.message,
-                        place(script, error.position)
-                    )));
-                }
-            }
+            super::run_setup_script(&mut session, script).await?;
         }
         session
             .close()
@@ -242,8 +244,8 @@ impl PostgresStage {
     }
 
     /// How long to wait for a deadlock to be found.
-    pub(super) fn victim_timeout(&self) -> Duration {
-        self.timeouts.victim + Duration::from_secs(10)
+    pub(super) fn victim_timeout(&self) -> Result<Duration, StageError> {
+        Ok(self.timeouts.victim + Duration::from_secs(10))
     }
 
     pub(super) async fn plan_victims(
@@ -410,22 +412,31 @@ fn describe(row: &[Value], holder: Option<&str>) -> String {
     }
 }
 
-fn quote_identifier(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
+/// Statements that drop the roles which earlier runs have made on a server that is ours.
+const DROP_ROLES: &str =
+    "SELECT format('DROP ROLE %I', rolname) FROM pg_roles WHERE oid >= 16384 ORDER BY oid";
+
+/// The first column of a query's rows.
+async fn ask_texts(link: &mut PostgresLink, sql: &str) -> Result<Vec<String>, StageError> {
+    let reply = link.exec(sql, &[]).await;
+    let reply = reply.map_err(failed("cannot look at the server"))?;
+    let texts = reply.rows.iter().filter_map(|row| row[0].as_str());
+    Ok(texts.map(str::to_owned).collect())
 }
 
-/// `, at "..."`: the text where an error points.
-fn place(script: &str, position: Option<usize>) -> String {
-    let mut place = String::new();
-    if let Some(rest) = position.and_then(|p| script.get(p..)) {
-        let line = rest.lines().next().unwrap_or("");
-        let _ = write!(
-            place,
-            ", at `{}`",
-            line.chars().take(60).collect::<String>()
-        );
+/// Rolls back what earlier runs have prepared in the database: it would keep its locks for ever.
+async fn end_prepared(link: &mut PostgresLink) -> Result<(), StageError> {
+    let sql = "SELECT format('ROLLBACK PREPARED %L', gid) FROM pg_prepared_xacts \
+         WHERE database = current_database()";
+    for statement in ask_texts(link, sql).await? {
+        let done = link.exec(&statement, &[]).await;
+        done.map_err(failed("cannot end a prepared transaction"))?;
     }
-    place
+    Ok(())
+}
+
+fn quote_identifier(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 /// Leaves a database as `CREATE DATABASE` makes it, as far as schemas and large objects go.

@@ -1,7 +1,10 @@
 //! The stage on SQLite: sessions on one temporary file.
 
-use rowlock_model::{DbError, Isolation, Reply};
-use rowlock_scenarios::stage::StageError;
+use std::time::Duration;
+
+use rowlock_model::schedule::SessionId;
+use rowlock_model::{DbError, Dialect, Isolation, Reply};
+use rowlock_scenarios::stage::{Blocked, StageError};
 
 use super::{failed, failure};
 use crate::directory::PrivateDirectory;
@@ -36,6 +39,10 @@ impl SqliteStage {
         Ok(stage)
     }
 
+    pub(super) fn dialect(&self) -> Dialect {
+        Dialect::Sqlite
+    }
+
     pub(super) fn version(&self) -> String {
         self.version.clone()
     }
@@ -60,13 +67,7 @@ impl SqliteStage {
             .await
             .map_err(failed("cannot open the database file"))?;
         for script in setup {
-            let batch = session
-                .batch(script)
-                .await
-                .map_err(failed("set-up failed"))?;
-            if let Some(error) = batch.error {
-                return Err(failed("set-up failed: error")(error));
-            }
+            super::run_setup_script(&mut session, script).await?;
         }
         session
             .close()
@@ -75,7 +76,9 @@ impl SqliteStage {
     }
 
     pub(super) async fn connect(
-        &self,
+        &mut self,
+        _id: SessionId,
+        _label: &str,
         isolation: Option<Isolation>,
     ) -> Result<RealSession, StageError> {
         match isolation {
@@ -94,7 +97,37 @@ impl SqliteStage {
         Ok(RealSession::on_sqlite(link))
     }
 
-    pub(super) async fn query(&self, sql: &str) -> Result<Result<Reply, DbError>, StageError> {
+    /// With a busy timeout of 0 nothing waits.
+    pub(super) async fn running(
+        &mut self,
+        busy: &[(SessionId, i64)],
+        _all: &[(SessionId, i64)],
+    ) -> Result<Vec<SessionId>, StageError> {
+        Ok(busy.iter().map(|(session, _)| *session).collect())
+    }
+
+    pub(super) async fn blocked(
+        &mut self,
+        _busy: &[(SessionId, i64)],
+        _all: &[(SessionId, i64)],
+        _labels: &[&str],
+    ) -> Result<Vec<Blocked>, StageError> {
+        Ok(Vec::new())
+    }
+
+    pub(super) async fn plan_victims(
+        &mut self,
+        _victims: &[SessionId],
+        _open: Vec<(SessionId, &mut RealSession)>,
+    ) -> Result<(), StageError> {
+        Ok(())
+    }
+
+    pub(super) fn victim_timeout(&self) -> Result<Duration, StageError> {
+        Err(failure("SQLite has no deadlocks"))
+    }
+
+    pub(super) async fn query(&mut self, sql: &str) -> Result<Result<Reply, DbError>, StageError> {
         let mut link = self
             .target()
             .connect()

@@ -39,7 +39,7 @@ fn with_sessions(setup: &str, n: usize) -> Result<(RealStage, Vec<SessionId>), S
     Ok((stage, sessions))
 }
 
-fn send(stage: &mut RealStage, session: SessionId, sql: &str) -> Result<(), StageError> {
+pub(crate) fn send(stage: &mut RealStage, session: SessionId, sql: &str) -> Result<(), StageError> {
     let statement = Statement {
         sql: sql.into(),
         args: Vec::new(),
@@ -49,7 +49,7 @@ fn send(stage: &mut RealStage, session: SessionId, sql: &str) -> Result<(), Stag
 }
 
 /// Sends and settles.
-fn step(
+pub(crate) fn step(
     stage: &mut RealStage,
     session: SessionId,
     sql: &str,
@@ -59,7 +59,7 @@ fn step(
 }
 
 /// The answer of a session among completions, which must be there.
-fn answer(completions: &[Completion], session: SessionId) -> &Result<Reply, DbError> {
+pub(crate) fn answer(completions: &[Completion], session: SessionId) -> &Result<Reply, DbError> {
     let found = completions.iter().find(|c| c.session == session);
     match found.map(|c| &c.answer) {
         Some(Answer::Exec(result)) => result,
@@ -68,7 +68,7 @@ fn answer(completions: &[Completion], session: SessionId) -> &Result<Reply, DbEr
 }
 
 /// Runs statements that must be answered with success at once.
-fn run(stage: &mut RealStage, session: SessionId, statements: &[&str]) -> TestResult {
+pub(crate) fn run(stage: &mut RealStage, session: SessionId, statements: &[&str]) -> TestResult {
     for sql in statements {
         let completions = step(stage, session, sql)?;
         answer(&completions, session)
@@ -79,7 +79,7 @@ fn run(stage: &mut RealStage, session: SessionId, statements: &[&str]) -> TestRe
 }
 
 /// Who waits for whom, by number, and for what.
-fn waits(stage: &mut RealStage) -> Result<Vec<(u8, Vec<u8>, String)>, StageError> {
+pub(crate) fn waits(stage: &mut RealStage) -> Result<Vec<(u8, Vec<u8>, String)>, StageError> {
     let blocked = stage.blocked()?;
     Ok(blocked
         .into_iter()

@@ -1,12 +1,14 @@
 //! What only a real server can confirm.
 //!
-//! Where no PostgreSQL is installed these tests are ignored, by name; with `ROWLOCK_REQUIRE_LIVE=1`
-//! they fail instead.
+//! Tests of a server that is not installed are ignored, by name and with the reason; with
+//! `ROWLOCK_REQUIRE_LIVE=1` they fail instead.
 
 mod blocking;
 mod claims;
 mod errors;
 mod mariadb;
+mod mysql_stage;
+mod needs;
 mod seam;
 mod servers;
 mod sqlite;
@@ -15,6 +17,7 @@ mod values;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use needs::needs;
 use rowlock_model::{Dialect, Host, Reply, Session};
 use rowlock_real::server::{self, Flavour, PostgresServer};
 use rowlock_real::{DeadlockTimeouts, RealHost, RealSession, RealStage};
@@ -31,8 +34,6 @@ fn main() {
     }
     let arguments = Arguments::from_args();
     let found = server::installed();
-    let installed = found.iter().any(|found| found.dialect == Dialect::Postgres);
-    let required = std::env::var_os("ROWLOCK_REQUIRE_LIVE").is_some_and(|v| v != "0");
     let on_postgres = [
         values::TESTS,
         errors::TESTS,
@@ -44,7 +45,7 @@ fn main() {
     let mut trials = Vec::new();
     for (name, test) in on_postgres.concat() {
         let trial = Trial::test(format!("postgres::{name}"), test);
-        trials.push(trial.with_ignored_flag(!installed && !required));
+        trials.push(needs(trial, Dialect::Postgres, &found));
     }
     for (name, test) in sqlite::TESTS {
         trials.push(Trial::test(format!("sqlite::{name}"), test));
@@ -54,16 +55,16 @@ fn main() {
             Flavour::MariaDb => (Dialect::MariaDb, "mariadb"),
             Flavour::MySql => (Dialect::MySql, "mysql"),
         };
-        let installed = found.iter().any(|server| server.dialect == dialect);
-        for (name, test) in mariadb::TESTS {
+        for (name, test) in [mariadb::TESTS, mysql_stage::TESTS].concat() {
             let trial = Trial::test(format!("{folder}::{name}"), move || test(flavour));
-            trials.push(trial.with_ignored_flag(!installed));
+            trials.push(needs(trial, dialect, &found));
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     // Servers end before the process does.
     *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = None;
     mariadb::stop_servers();
+    mysql_stage::stop();
     conclusion.exit();
 }
 

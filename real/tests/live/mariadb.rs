@@ -135,8 +135,10 @@ fn tags(flavour: Flavour) -> TestResult {
                 0,
             ),
             ("INSERT INTO t VALUES (1, 0), (2, 0)", "INSERT", 2),
-            // Matched rows count, also where nothing changes.
-            ("UPDATE t SET n = 0", "UPDATE", 2),
+            // Only what changes counts.
+            ("UPDATE t SET n = 1 WHERE id = 2", "UPDATE", 1),
+            ("UPDATE t SET n = 1", "UPDATE", 1),
+            ("UPDATE t SET n = 1", "UPDATE", 0),
             ("BEGIN", "BEGIN", 0),
             ("DELETE FROM t WHERE id = 1", "DELETE", 1),
             ("COMMIT", "COMMIT", 0),
@@ -145,6 +147,12 @@ fn tags(flavour: Flavour) -> TestResult {
             assert_eq!((&*reply.tag, reply.affected), (tag, affected), "{sql}");
             assert!(reply.columns.is_empty());
         }
+        let target = server(flavour).target().with_database("tags");
+        let mut matching = RealHost::new("test", target.with_found_rows(true))
+            .connect()
+            .await?;
+        let reply = run(&mut matching, "UPDATE t SET n = 1").await;
+        assert_eq!(reply.affected, 1, "one row is left, and it matches");
         let text = run(&mut session, "SELECT id, n FROM t WHERE id = 7").await;
         let binary = session
             .exec("SELECT id, n FROM t WHERE id = ?", &[Value::Int(7)])

@@ -204,6 +204,21 @@ impl<'a> Cast<'a> {
         Ok(self.arrivals(completions))
     }
 
+    /// Waits for a timer of a member that is due. Servers look at their timers now and then: InnoDB
+    /// at those of lock waits once a second.
+    pub(super) fn expire(&mut self, member: usize) -> Result<Vec<Arrival>, ReplayError> {
+        const LOOK: Duration = Duration::from_millis(100);
+        const LOOKS: usize = 20;
+        let mut arrivals = self.settle(Some(member))?;
+        for _ in 0..LOOKS {
+            if !self.is_busy(member) {
+                break;
+            }
+            arrivals.extend(self.advance(LOOK)?);
+        }
+        Ok(arrivals)
+    }
+
     pub(super) fn advance(&mut self, by: Duration) -> Result<Vec<Arrival>, ReplayError> {
         self.stage.advance(by)?;
         self.settle(None)

@@ -101,6 +101,7 @@ fn perform(
             match come.iter().position(|arrival| arrival.member == member) {
                 Some(at) => come.remove(at).into_iter().collect(),
                 None if due == Due::Deadlock => cast.deadlock(member)?,
+                None if due == Due::Expire => cast.expire(member)?,
                 None => cast.settle(Some(member))?,
             }
         }

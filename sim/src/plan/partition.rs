@@ -126,9 +126,9 @@ impl Bound {
     pub fn overlaps(&self, other: &Bound) -> bool {
         match (self, other) {
             (Bound::Default, Bound::Default) => true,
-            (Bound::List(a), Bound::List(_)) => {
-                a.iter().any(|value| other.admits(std::slice::from_ref(value)))
-            }
+            (Bound::List(a), Bound::List(_)) => a
+                .iter()
+                .any(|value| other.admits(std::slice::from_ref(value))),
             (Bound::Range { from: a, to: b }, Bound::Range { from: c, to: d }) => {
                 edges(a, d).is_lt() && edges(c, b).is_lt()
             }

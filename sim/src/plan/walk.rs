@@ -4,7 +4,7 @@ use crate::plan::expr::{Aggregate, Expr, HostFunction, Volatility, Window, Windo
 use crate::plan::query::{
     Access, Body, Conjunct, Cte, CteBody, From, Query, RangeKind, Select, Source,
 };
-use crate::plan::write::{ConflictAction, Returning, Write};
+use crate::plan::write::{ConflictAction, MergeAction, Returning, Write};
 
 /// What is called for every expression: the expression, and how many levels lie between it and the
 /// start. Returning `false` keeps the walk out of its operands.
@@ -236,6 +236,28 @@ pub fn write(w: &mut Write, depth: u32, visit: &mut Visit<'_>) {
                 expr(&mut assignment.value, depth, visit);
             }
             returning(&mut update.returning, depth, visit);
+        }
+        Write::Merge(merge) => {
+            ctes(&mut merge.with, depth, visit);
+            source(&mut merge.source, depth, visit);
+            for when in &mut merge.actions {
+                if let Some(condition) = &mut when.condition {
+                    expr(condition, depth, visit);
+                }
+                match &mut when.action {
+                    MergeAction::Nothing | MergeAction::Delete => {}
+                    MergeAction::Update { set } => {
+                        for assignment in set {
+                            expr(&mut assignment.value, depth, visit);
+                        }
+                    }
+                    MergeAction::Insert { values } => {
+                        for value in values {
+                            expr(value, depth, visit);
+                        }
+                    }
+                }
+            }
         }
         Write::Delete(delete) => {
             ctes(&mut delete.with, depth, visit);

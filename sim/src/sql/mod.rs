@@ -116,7 +116,6 @@ const UNKNOWN_TO_PARSER: &[&str] = &[
     "PUBLICATION",
     "ROUTINE",
     "RULE",
-    "SEQUENCE",
     "STATISTICS",
     "SUBSCRIPTION",
     "SYSTEM",
@@ -148,11 +147,12 @@ fn parse_one(
     match word.as_str() {
         "SELECT" | "WITH" | "INSERT" | "UPDATE" | "DELETE" | "VALUES" | "TABLE" | "CREATE"
         | "ALTER" | "DROP" | "TRUNCATE" => {}
+        "MERGE" if dialect == Dialect::Postgres => {}
         "" if tokens.peek() == Some(&Token::LParen) => {}
         "DO" if dialect == Dialect::Postgres => return do_block(&mut tokens),
-        "MERGE" | "COPY" | "GRANT" | "REVOKE" | "COMMENT" | "DO" | "CALL" | "DECLARE" | "FETCH"
-        | "MOVE" | "CLOSE" | "EXPLAIN" | "REINDEX" | "CLUSTER" | "REFRESH" | "CHECKPOINT"
-        | "LOAD" | "SECURITY" | "REASSIGN" | "IMPORT" => {
+        "COPY" | "COMMENT" | "DO" | "CALL" | "DECLARE" | "FETCH" | "MOVE" | "CLOSE" | "EXPLAIN"
+        | "REINDEX" | "CLUSTER" | "REFRESH" | "CHECKPOINT" | "LOAD" | "SECURITY" | "REASSIGN"
+        | "IMPORT" => {
             return Err(DbError::unsupported(
                 format!("the statement {word}"),
                 Some(tokens.position()),

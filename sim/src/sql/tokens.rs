@@ -275,6 +275,10 @@ impl<'t> Tokens<'t> {
             Some(Token::Word(Word {
                 value, quote_style, ..
             })) => {
+                if value.is_empty() {
+                    let message = "zero-length delimited identifier at or near \"\"\"\"";
+                    return Err(DbError::postgres("42601", message).at(self.position()));
+                }
                 self.advance();
                 Ok(match quote_style {
                     Some(_) => value.clone(),

@@ -34,8 +34,9 @@ impl Store {
     pub(super) fn xid_bounds(&mut self) -> (Xid, Xid) {
         self.world.footprint.read(name::XIDS);
         let next = Xid(self.world.counters().xid + 1);
-        let oldest = (0..self.session_count())
-            .map(|s| self.xact(SessionId(s)))
+        let oldest = self
+            .sessions()
+            .map(|session| self.xact(session))
             .flat_map(|xact| &xact.levels)
             .flat_map(|level| &level.xids)
             .min()

@@ -4,7 +4,7 @@
 //! at a time, and a transaction's changes can be kept as a list of edits that only it sees: each
 //! replaces or removes one whole entry. A commit applies them, a rollback drops them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use super::{Object, RelId};
 use crate::plan::catalog::{self, EnumType, Relation, RelationId, Sequence, Table};
 use crate::plan::routine::{Routine, RoutineId};
 use crate::plan::types::{EnumId, Type};
+use crate::sql::control::Privilege;
 use crate::world::{Digest, World};
 
 /// One state of the schema.
@@ -29,6 +30,10 @@ pub(crate) struct Schema {
     pub(crate) enums: BTreeMap<EnumId, Arc<EnumType>>,
     /// The functions that users have defined.
     pub(crate) routines: BTreeMap<RoutineId, Arc<Routine>>,
+    /// The roles beside the first superuser, and whether each is one.
+    pub(crate) roles: BTreeMap<Arc<str>, bool>,
+    /// What roles may do with tables.
+    pub(crate) grants: BTreeSet<(RelationId, Arc<str>, Privilege)>,
 }
 
 /// One change of the schema.
@@ -44,6 +49,10 @@ pub(crate) enum Edit {
     Routine(Arc<Routine>),
     /// Removes a function.
     DropRoutine(RoutineId),
+    /// Adds a role, a superuser or not, or removes it.
+    Role(Arc<str>, Option<bool>),
+    /// Gives a privilege on a table to a role, or takes it.
+    Grant(RelationId, Arc<str>, Privilege, bool),
     /// Removes a table or a sequence.
     Drop(RelationId),
     /// Removes an enumeration.
@@ -99,7 +108,20 @@ impl Schema {
             Edit::DropRoutine(id) => {
                 self.routines.remove(id);
             }
+            Edit::Role(name, Some(superuser)) => {
+                self.roles.insert(Arc::clone(name), *superuser);
+            }
+            Edit::Role(name, None) => {
+                self.roles.remove(name);
+            }
+            Edit::Grant(table, role, privilege, true) => {
+                self.grants.insert((*table, Arc::clone(role), *privilege));
+            }
+            Edit::Grant(table, role, privilege, false) => {
+                self.grants.remove(&(*table, Arc::clone(role), *privilege));
+            }
             Edit::Drop(id) => {
+                self.grants.retain(|(table, ..)| table != id);
                 self.tables.remove(id);
                 self.sequences.remove(id);
             }
@@ -274,6 +296,13 @@ impl Catalog {
     /// Whether the open transaction of a session has changed the schema.
     pub(crate) fn has_edits(&self, session: SessionId) -> bool {
         self.overlays.contains_key(&session)
+    }
+
+    /// What the open transaction of one session has done belongs to another from now on.
+    pub(crate) fn hand_over(&mut self, from: SessionId, to: SessionId) {
+        if let Some(overlay) = self.overlays.remove(&from) {
+            self.overlays.insert(to, overlay);
+        }
     }
 
     /// The session's transaction commits.

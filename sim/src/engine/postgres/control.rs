@@ -10,6 +10,8 @@
 //! | `ROLLBACK` | warns | warns, rolls back | rolls back | rolls back |
 //! | `SAVEPOINT`, `RELEASE` | 25P01 | 25P01 | works | 25P02 |
 //! | `ROLLBACK TO` | 25P01 | 25P01 | works | works |
+//! | `PREPARE TRANSACTION` | warns, tag `ROLLBACK` | warns, prepares | prepares | rolls back, tag `ROLLBACK` |
+//! | `COMMIT PREPARED`, `ROLLBACK PREPARED` | works | 25001 | 25001 | 25P02 |
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 use rowlock_model::schedule::SessionId;
 use rowlock_model::{Column, DbError, Notice, Reply, Value};
 
+use super::notify::Action;
 use super::session::{Block, Modes, PreparedText, Savepoint};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{LockMode, LockScope, Postgres, Stop, Tag, WaitPolicy, errors};
@@ -176,15 +179,46 @@ impl Postgres {
             } => self.prepare_named(session, name, types, statement),
             Control::Deallocate(name) => self.deallocate(session, name.as_deref()),
             Control::Execute { .. } => unreachable!("EXECUTE is resolved before"),
-            Control::PrepareTransaction(_)
-            | Control::CommitPrepared(_)
-            | Control::RollbackPrepared(_) => Err(refuse("two-phase commit", parsed)),
-            // Notifications come outside the answers to statements, which are all that a client of
-            // the simulator sees; nothing else depends on who listens.
-            Control::Listen(_) => Err(refuse("LISTEN (NOTIFY is; nobody hears it)", parsed)),
-            Control::Unlisten(_) => Ok(Reply::tag("UNLISTEN")),
+            Control::AlterSequence {
+                name,
+                if_exists,
+                changes,
+            } => self.alter_sequence(session, name, *if_exists, changes, attempt),
+            Control::CreateRole { name, superuser } => {
+                self.create_role(session, name, *superuser, attempt)
+            }
+            Control::DropRoles { names, if_exists } => {
+                self.drop_roles(session, names, *if_exists, attempt)
+            }
+            Control::Grant {
+                grants,
+                privileges,
+                tables,
+                roles,
+            } => self.grant(session, *grants, privileges, tables, roles, attempt),
+            Control::PrepareTransaction(identifier) => {
+                self.prepare_transaction(session, identifier, attempt)
+            }
+            Control::CommitPrepared(identifier) => self.finish_prepared(block, identifier, true),
+            Control::RollbackPrepared(identifier) => self.finish_prepared(block, identifier, false),
+            Control::Listen(channel) => {
+                self.open_transaction(session, attempt);
+                let action = Action::Listen(Arc::clone(channel));
+                self.store.ask_to_listen(session, action);
+                Ok(Reply::tag("LISTEN"))
+            }
+            Control::Unlisten(channel) => {
+                self.open_transaction(session, attempt);
+                let action = channel
+                    .clone()
+                    .map_or(Action::UnlistenAll, Action::Unlisten);
+                self.store.ask_to_listen(session, action);
+                Ok(Reply::tag("UNLISTEN"))
+            }
             Control::Notify { channel, payload } => {
                 errors::check_notification(channel, payload)?;
+                self.open_transaction(session, attempt);
+                self.store.notify(session, channel, payload);
                 Ok(Reply::tag("NOTIFY"))
             }
         }
@@ -243,6 +277,49 @@ impl Postgres {
                 Ok(reply)
             }
         }
+    }
+
+    fn prepare_transaction(
+        &mut self,
+        session: SessionId,
+        identifier: &Arc<str>,
+        attempt: &mut Attempt,
+    ) -> Result<Reply, Halt> {
+        let block = self.store.session(session).block;
+        match block {
+            Block::Idle => Ok(warn(Reply::tag("ROLLBACK"), NO_TRANSACTION)),
+            Block::Failed => {
+                self.store.abort_block(session);
+                Ok(Reply::tag("ROLLBACK"))
+            }
+            Block::Implicit | Block::Open => {
+                self.open_transaction(session, attempt);
+                self.prepare(session, identifier, attempt)?;
+                let reply = Reply::tag("PREPARE TRANSACTION");
+                Ok(match block {
+                    Block::Implicit => warn(reply, NO_TRANSACTION),
+                    _ => reply,
+                })
+            }
+        }
+    }
+
+    /// `COMMIT PREPARED`, `ROLLBACK PREPARED`.
+    fn finish_prepared(
+        &mut self,
+        block: Block,
+        identifier: &str,
+        commits: bool,
+    ) -> Result<Reply, Halt> {
+        let tag = match commits {
+            true => "COMMIT PREPARED",
+            false => "ROLLBACK PREPARED",
+        };
+        if block != Block::Idle {
+            return Err(errors::not_in_transaction_block(tag).into());
+        }
+        self.store.finish_prepared(identifier, commits)?;
+        Ok(Reply::tag(tag))
     }
 
     fn block_and_modes(&self, session: SessionId) -> (Block, Modes) {
@@ -381,6 +458,16 @@ impl Postgres {
             }
             return Ok(reply);
         }
+        if let ("role", Setting::Values(values)) = (name, value) {
+            let schema = self.schema(session);
+            let unknown = values
+                .iter()
+                .find(|r| &***r != "none" && !schema.has_role(r));
+            if let Some(role) = unknown {
+                let message = format!("role \"{role}\" does not exist");
+                return Err(DbError::postgres("22023", message).into());
+            }
+        }
         let settings = &mut self.store.session_mut(session).settings;
         match value {
             Setting::Default => settings.reset(name, local)?,
@@ -495,7 +582,7 @@ impl Postgres {
     }
 
     /// A table that a control statement names.
-    fn named_table(
+    pub(super) fn named_table(
         &mut self,
         session: SessionId,
         name: &RelationName,
@@ -515,6 +602,23 @@ impl Postgres {
                 Err(error)
             }
         }
+    }
+
+    /// A statement that changes the catalogue begins: in REPEATABLE READ it takes the snapshot of
+    /// its transaction.
+    pub(super) fn begin_utility(
+        &mut self,
+        session: SessionId,
+        tag: &str,
+        attempt: &mut Attempt,
+    ) -> Result<(), Halt> {
+        self.open_transaction(session, attempt);
+        let (_, modes) = self.block_and_modes(session);
+        if modes.read_only {
+            return Err(errors::read_only_transaction(tag).into());
+        }
+        self.first_snapshot(session, modes)?;
+        Ok(())
     }
 
     fn lock_table(
@@ -560,6 +664,7 @@ impl Postgres {
                 return Err(errors::not_in_transaction_block("DISCARD ALL").into());
             }
             self.store.unlock_all(session);
+            self.store.stop_listening(session);
         }
         let state = self.store.session_mut(session);
         if what == "ALL" {

@@ -11,7 +11,7 @@ use super::lock::{Deadlock, DeadlockCheck};
 use super::session::{Block, Flight, SessionState, Waiting};
 use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
-use super::{Store, errors};
+use super::{Message, Store, errors};
 use crate::database::{
     Answer, Database, Footprint, Internal, Mark, Progress, Request, StatementId, Wait,
 };
@@ -31,6 +31,8 @@ pub struct Postgres {
     scripts: FxHashMap<Arc<str>, Script>,
     /// Notices as they are sent, for who wants them before the reply; no part of the state.
     outbox: FxHashMap<SessionId, Vec<Notice>>,
+    /// Notifications likewise.
+    heard: FxHashMap<SessionId, Vec<Message>>,
     /// Whether anybody takes them.
     keeps_notices: bool,
 }
@@ -71,11 +73,13 @@ impl Postgres {
             ids: FxHashMap::default(),
             scripts: FxHashMap::default(),
             outbox: FxHashMap::default(),
+            heard: FxHashMap::default(),
             keeps_notices: false,
         }
     }
 
-    /// Keeps notices from now on, for [`take_notices`](Self::take_notices).
+    /// Keeps notices and notifications from now on, for [`take_notices`](Self::take_notices) and
+    /// [`take_notifications`](Self::take_notifications).
     pub fn keep_notices(&mut self) {
         self.keeps_notices = true;
     }
@@ -84,6 +88,20 @@ impl Postgres {
     /// runs included.
     pub fn take_notices(&mut self, session: SessionId) -> Vec<Notice> {
         self.outbox.remove(&session).unwrap_or_default()
+    }
+
+    /// The notifications that a session was sent since the last call.
+    pub fn take_notifications(&mut self, session: SessionId) -> Vec<Message> {
+        self.heard.remove(&session).unwrap_or_default()
+    }
+
+    /// Sends notifications to those who listen and can hear them.
+    fn deliver(&mut self) {
+        for (session, message) in self.store.hear() {
+            if self.keeps_notices {
+                self.heard.entry(session).or_default().push(message);
+            }
+        }
     }
 
     /// Sends notices to a session's client.
@@ -164,6 +182,8 @@ impl Postgres {
 
     /// A request has ended: the session is idle from now on.
     fn rest(&mut self, session: SessionId) {
+        self.store.record_listening(session);
+        self.deliver();
         let settings = self.store.session(session).settings.get();
         if settings.idle_session_timeout_ms != 0
             || settings.idle_in_transaction_session_timeout_ms != 0
@@ -670,8 +690,10 @@ impl Database for Postgres {
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
 /// direction only: a text that merely looks so makes the fingerprint finer than necessary.
 fn shows_numbers(sql: &str) -> bool {
-    const SIGNS: [&str; 10] = [
+    const SIGNS: [&str; 12] = [
         "pg_locks",
+        "pg_notification_queue",
+        "pg_prepared",
         "xact_id",
         "txid_",
         "xmin",

@@ -290,6 +290,21 @@ pub(crate) fn undefined_table(name: &str) -> DbError {
     DbError::postgres("42P01", format!("relation \"{name}\" does not exist"))
 }
 
+/// 42809: the relation is no sequence.
+pub(crate) fn not_a_sequence(name: &str) -> DbError {
+    DbError::postgres("42809", format!("\"{name}\" is not a sequence"))
+}
+
+/// 42501: the role may not do this with a `kind` of thing.
+pub(crate) fn permission_denied(kind: &str, name: &str) -> DbError {
+    DbError::postgres("42501", format!("permission denied for {kind} {name}"))
+}
+
+/// 42704: no such role.
+pub(crate) fn undefined_role(name: &str) -> DbError {
+    DbError::postgres("42704", format!("role \"{name}\" does not exist"))
+}
+
 /// 42P07: the relation exists already.
 pub(crate) fn duplicate_table(name: &str) -> DbError {
     DbError::postgres("42P07", format!("relation \"{name}\" already exists"))
@@ -406,6 +421,51 @@ pub(crate) fn deferrable_arbiter() -> DbError {
 /// 42809: the constraint cannot be deferred.
 pub(crate) fn constraint_not_deferrable(name: &str) -> DbError {
     DbError::postgres("42809", format!("constraint \"{name}\" is not deferrable"))
+}
+
+/// 22023: the identifier of a transaction to be prepared.
+pub(crate) fn long_identifier(identifier: &str) -> DbError {
+    DbError::postgres(
+        "22023",
+        format!("transaction identifier \"{identifier}\" is too long"),
+    )
+}
+
+/// 42710: a transaction is prepared under this identifier already.
+pub(crate) fn identifier_in_use(identifier: &str) -> DbError {
+    DbError::postgres(
+        "42710",
+        format!("transaction identifier \"{identifier}\" is already in use"),
+    )
+}
+
+/// 53200: `max_prepared_transactions`.
+pub(crate) fn too_many_prepared() -> DbError {
+    DbError::postgres("53200", "maximum number of prepared transactions reached")
+}
+
+/// 0A000: what a transaction says to others cannot be prepared.
+pub(crate) fn prepare_with_notifications() -> DbError {
+    DbError::postgres(
+        "0A000",
+        "cannot PREPARE a transaction that has executed LISTEN, UNLISTEN, or NOTIFY",
+    )
+}
+
+/// 0A000: an advisory key is locked at session level and at transaction level.
+pub(crate) fn prepare_with_both_locks() -> DbError {
+    DbError::postgres(
+        "0A000",
+        "cannot PREPARE while holding both session-level and transaction-level locks on the same object",
+    )
+}
+
+/// 42704: no transaction is prepared under this identifier.
+pub(crate) fn not_prepared(identifier: &str) -> DbError {
+    DbError::postgres(
+        "42704",
+        format!("prepared transaction with identifier \"{identifier}\" does not exist"),
+    )
 }
 
 /// 26000: no such prepared statement.

@@ -296,7 +296,10 @@ impl Store {
             self.world.footprint.write(name::row_lock(rel, position));
         }
         let size = super::ssi::row_size(&row);
-        let filled = self.heap(rel).filled.map(|(n, bytes)| (n + 1, bytes + size));
+        let filled = self
+            .heap(rel)
+            .filled
+            .map(|(n, bytes)| (n + 1, bytes + size));
         let item = filled.map_or(0, |(n, _)| n);
         let version = Version {
             table: rel,

@@ -13,9 +13,13 @@ mod heap;
 mod index;
 mod journal;
 mod lock;
+mod notify;
 mod object;
 mod order;
+mod prepared;
+mod role;
 mod row_lock;
+mod sequence;
 mod session;
 mod settings;
 mod snapshot;
@@ -39,14 +43,16 @@ pub use self::lock::{
     AdvisoryKey, Deadlock, DeadlockCheck, HeldLock, LockMode, LockQueue, LockScope, Modes, Tag,
     WaitPolicy, WaitRecord, Waiter, conflicts, mode_name,
 };
+pub use self::notify::Message;
 pub use self::object::{Counters, Key, Object};
 pub use self::order::{compare_keys, compare_values};
+pub use self::prepared::Prepared;
 pub use self::row_lock::{Follow, LockOutcome, RowLock};
 pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;
 pub use self::ssi::{ReadLock, Ssi};
 pub use self::store::Store;
-use self::transaction::pid;
+pub use self::transaction::pid;
 pub use self::version::{Birth, Death, Hold, Holder, Version, VersionId};
 pub use self::write::{UniqueCheck, WriteOutcome};
 pub use self::xact::{Level, Owner, Xact};

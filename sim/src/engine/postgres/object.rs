@@ -64,6 +64,8 @@ pub struct Counters {
     pub committed: u64,
     /// The last SERIALIZABLE transaction's number.
     pub sxact: u64,
+    /// The end of the queue of notifications, in bytes since the server's start.
+    pub notified: u64,
     /// The last instant at which a SERIALIZABLE transaction was prepared or committed.
     pub instant: u64,
 }
@@ -142,6 +144,10 @@ pub(super) mod name {
     pub(crate) const WAITS: u64 = 5;
     /// The conflicts of SERIALIZABLE transactions.
     pub(crate) const CONFLICTS: u64 = 6;
+    /// The list of prepared transactions.
+    pub(crate) const PREPARED: u64 = 7;
+    /// The queue of notifications and who listens.
+    pub(crate) const NOTIFICATIONS: u64 = 8;
 
     /// What a scan of a table finds: written by commits that wrote the table.
     pub(crate) fn table(rel: super::RelId) -> u64 {

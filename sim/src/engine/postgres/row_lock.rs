@@ -12,10 +12,10 @@ use std::hash::Hash;
 
 use rowlock_model::schedule::SessionId;
 
+use super::errors;
 use super::lock::{LockMode, LockScope, Request, Tag, WaitPolicy, deadlock_error};
 use super::object::name;
 use super::version::{Birth, Hold};
-use super::errors;
 use super::{Entry, Holder, Object, Run, Snapshot, Stop, Store, Suspended, VersionId, Xid};
 use crate::world::{Digest, World};
 

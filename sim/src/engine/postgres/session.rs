@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rowlock_model::{DbError, Isolation, Reply, TransactionStatus};
 
+use super::notify::Notifying;
 use super::settings::{SettingStack, Settings};
 use super::{Object, RelId, Run, Snapshot};
 use crate::database::{Answer, Request};
@@ -148,6 +149,7 @@ pub struct SessionState {
     /// Constraints that `SET CONSTRAINTS` has set, by name; the empty name means all.
     pub(crate) deferrals: Rc<BTreeMap<Arc<str>, bool>>,
     pub(crate) prepared: Rc<BTreeMap<Arc<str>, PreparedText>>,
+    pub(crate) notifying: Rc<Notifying>,
 }
 
 impl Default for SessionState {
@@ -172,6 +174,7 @@ impl SessionState {
             deferred: Rc::default(),
             deferrals: Rc::default(),
             prepared: Rc::default(),
+            notifying: Rc::default(),
         }
     }
 
@@ -233,6 +236,7 @@ impl SessionState {
         }
         self.deferrals.hash(digest);
         self.prepared.hash(digest);
+        self.notifying.digest(world, digest);
         if let Some(flight) = &self.flight {
             flight.digest(world, digest);
         }

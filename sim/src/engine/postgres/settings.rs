@@ -77,7 +77,7 @@ const PLANNER_SWITCHES: [&str; 16] = [
 
 /// Settings of the server that may be set only to what they are already (value as `SHOW` prints it,
 /// other spellings of it).
-const FIXED: [(&str, &str, &[&str]); 10] = [
+const FIXED: [(&str, &str, &[&str]); 11] = [
     ("timezone", "UTC", &["utc", "etc/utc", "gmt"]),
     ("datestyle", "ISO, MDY", &["iso", "iso, mdy", "iso,mdy"]),
     ("intervalstyle", "postgres", &["postgres"]),
@@ -89,16 +89,19 @@ const FIXED: [(&str, &str, &[&str]); 10] = [
         "on",
         &["on", "off", "local", "true", "false"],
     ),
+    // `prepared::MOST_PREPARED`.
+    ("max_prepared_transactions", "10", &[]),
     ("server_version", "15.18", &[]),
     ("server_version_num", "150018", &[]),
     ("server_encoding", "UTF8", &[]),
 ];
 
 /// Settings with free text that changes nothing modelled, with their defaults.
-const STORED: [(&str, &str); 4] = [
+const STORED: [(&str, &str); 5] = [
     ("application_name", ""),
     ("extra_float_digits", "1"),
     ("force_parallel_mode", "off"),
+    ("role", "none"),
     ("search_path", "\"$user\", public"),
 ];
 
@@ -231,6 +234,12 @@ impl Settings {
             return Ok(());
         }
         Err(errors::unknown_setting(&name))
+    }
+
+    /// The role that `SET ROLE` has set.
+    pub(crate) fn role(&self) -> Option<Arc<str>> {
+        let role = self.other.get("role")?;
+        (&**role != "none").then(|| Arc::clone(role))
     }
 
     fn store(&mut self, name: &str, value: &str) {

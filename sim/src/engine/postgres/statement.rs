@@ -10,7 +10,7 @@ use rowlock_model::{Column, DbError, Dialect, Isolation, Reply, Value};
 use super::catalog::Schema;
 use super::exec::{Exec, Info, Moment, locking_query};
 use super::session::{Block, Deferred, Modes, Transaction, Waiting};
-use super::{Postgres, Run, Snapshot, Stop, control, errors};
+use super::{Postgres, Run, Snapshot, Stop, Store, control, errors};
 use crate::plan::types::Type;
 use crate::plan::variables::Variables;
 use crate::plan::{Plan, PlanKind, lower, lower_inside};
@@ -248,6 +248,9 @@ impl Postgres {
         }
         attempt.stamp = stamp;
         let planned = planned?;
+        if attempt.fresh {
+            self.check_privileges(session, &planned)?;
+        }
         let modes = self.modes(session);
         if modes.read_only {
             refuse_writing(&planned)?;
@@ -319,7 +322,11 @@ impl Postgres {
     /// The snapshot of a REPEATABLE READ transaction, taken at its first query; in READ COMMITTED a
     /// placeholder until the statement takes its own. `SERIALIZABLE READ ONLY DEFERRABLE` waits for a
     /// safe one.
-    fn first_snapshot(&mut self, session: SessionId, modes: Modes) -> Result<Snapshot, Halt> {
+    pub(super) fn first_snapshot(
+        &mut self,
+        session: SessionId,
+        modes: Modes,
+    ) -> Result<Snapshot, Halt> {
         let keeps = matches!(
             modes.isolation,
             Isolation::RepeatableRead | Isolation::Serializable
@@ -408,16 +415,42 @@ impl Postgres {
 
     /// Commits the open transaction.
     pub(super) fn commit(&mut self, session: SessionId, attempt: &mut Attempt) -> Result<(), Halt> {
+        self.check_end(session, attempt, |_| Ok(()))?;
+        self.store.commit_block(session);
+        Ok(())
+    }
+
+    /// Prepares the open transaction for a commit by anybody.
+    pub(super) fn prepare(
+        &mut self,
+        session: SessionId,
+        identifier: &Arc<str>,
+        attempt: &mut Attempt,
+    ) -> Result<(), Halt> {
+        self.check_end(session, attempt, |store| {
+            store.check_prepare(session, identifier)
+        })?;
+        self.store.prepare_block(session, identifier);
+        Ok(())
+    }
+
+    /// What a transaction must pass before it can be committed: deferred checks, those of
+    /// SERIALIZABLE, and then what else there is.
+    fn check_end(
+        &mut self,
+        session: SessionId,
+        attempt: &mut Attempt,
+        last: impl FnOnce(&mut Store) -> Result<(), DbError>,
+    ) -> Result<(), Halt> {
         let checked = self
             .run_deferred(session, attempt, |_| true)
-            .and_then(|()| Ok(self.store.ssi_prepare(session)?));
+            .and_then(|()| Ok(self.store.ssi_prepare(session)?))
+            .and_then(|()| Ok(last(&mut self.store)?));
         if let Err(Halt::Error(_)) = &checked {
             // A commit that fails is a rollback, and the block is over.
             self.store.abort_block(session);
         }
-        checked?;
-        self.store.commit_block(session);
-        Ok(())
+        checked
     }
 
     /// `EXECUTE`: the prepared statement with its arguments.

@@ -8,8 +8,9 @@ use rowlock_model::schedule::SessionId;
 use rustc_hash::FxHashMap;
 
 use super::object::{Key, Object, name};
+use super::prepared::{FIRST_SEAT, is_seat};
 use super::statement::Planned;
-use super::{Catalog, RelId, SessionState, Ssi, VersionId, Xact};
+use super::{Catalog, Prepared, RelId, SessionState, Ssi, VersionId, Xact};
 use crate::database::{Footprint, Mark};
 use crate::plan::types::Type;
 use crate::plan::variables::Variables;
@@ -25,6 +26,10 @@ pub struct Server {
     /// Commits that some kept snapshot does not see, oldest first, with the versions that they made
     /// or ended.
     pub recent: Vec<(u64, Vec<VersionId>)>,
+    /// The prepared transactions.
+    pub prepared: Vec<Prepared>,
+    /// The sessions that listen, in the order in which they began to.
+    pub listeners: Vec<SessionId>,
 }
 
 impl Server {
@@ -32,6 +37,8 @@ impl Server {
         // Recent commits count through the versions that carry them.
         time_digest(self.now_micros, digest);
         self.sessions.hash(digest);
+        self.digest_prepared(digest);
+        self.listeners.hash(digest);
     }
 }
 
@@ -75,6 +82,8 @@ impl Store {
             now_micros,
             sessions: 0,
             recent: Vec::new(),
+            prepared: Vec::new(),
+            listeners: Vec::new(),
         };
         let slot = world.create(None, Object::Server(server));
         assert_eq!(slot, SERVER);
@@ -161,14 +170,12 @@ impl Store {
     /// Opens a session.
     ///
     /// # Panics
-    /// If there are 255 already.
+    /// If there are 192 already.
     pub fn open_session(&mut self, state: SessionState) -> SessionId {
         let server = self.server_mut();
         let session = SessionId(server.sessions);
-        server.sessions = server
-            .sessions
-            .checked_add(1)
-            .expect("fewer than 256 sessions");
+        assert!(!is_seat(session), "fewer than {FIRST_SEAT} sessions");
+        server.sessions += 1;
         let state = self
             .world
             .create(Some(Key::Session(session)), Object::Session(session, state));
@@ -213,6 +220,7 @@ impl Store {
     pub(super) fn xact_slot(&self, session: SessionId) -> Slot {
         match self.slots.get(usize::from(session.0)) {
             Some((_, xact)) => *xact,
+            None if is_seat(session) => self.seat_slot(session),
             None => panic!("{session:?} was never opened"),
         }
     }
@@ -287,10 +295,15 @@ impl Store {
         self.innermost(session).created.push(rel);
     }
 
-    /// A sequence's last value, and whether `nextval` has returned that already.
-    pub fn sequence(&mut self, rel: RelId) -> Option<(i64, bool)> {
+    /// A sequence's last value as a session sees it, and whether `nextval` has returned that already.
+    pub fn sequence(&mut self, session: SessionId, rel: RelId) -> Option<(i64, bool)> {
         if self.world.footprint.is_on() {
             self.world.footprint.read(name::sequence(rel));
+        }
+        let mut levels = self.xact(session).levels.iter().rev();
+        let altered = levels.find_map(|level| level.sequences.get(&rel));
+        if let Some(altered) = altered {
+            return Some(*altered);
         }
         let slot = self.world.find(Key::Sequence(rel))?;
         match self.world.read(slot) {
@@ -299,11 +312,38 @@ impl Store {
         }
     }
 
-    /// Sets a sequence. Not undone by a rollback of the transaction.
+    /// Sets a sequence. Not undone by a rollback of the transaction, unless that has altered it.
     ///
     /// # Panics
     /// If there is no such sequence.
-    pub fn set_sequence(&mut self, rel: RelId, last: i64, called: bool) {
+    pub fn set_sequence(&mut self, session: SessionId, rel: RelId, last: i64, called: bool) {
+        let levels = self.xact(session).levels.iter();
+        if levels.rev().any(|level| level.sequences.contains_key(&rel)) {
+            let levels = self.xact_mut(session).levels.iter_mut().rev();
+            let mut altered = levels.filter_map(|level| level.sequences.get_mut(&rel));
+            if let Some(altered) = altered.next() {
+                *altered = (last, called);
+            }
+            return;
+        }
+        self.put_sequence(rel, last, called);
+    }
+
+    /// Gives a sequence a new value that counts for others when the transaction commits, as
+    /// `ALTER SEQUENCE` does. The caller holds a lock that keeps out `nextval`.
+    ///
+    /// # Panics
+    /// If no transaction is open.
+    pub fn alter_sequence(&mut self, session: SessionId, rel: RelId, last: i64, called: bool) {
+        if self.world.footprint.is_on() {
+            self.world.footprint.write(name::sequence(rel));
+        }
+        let level = self.innermost(session);
+        level.sequences.insert(rel, (last, called));
+    }
+
+    /// Sets a sequence for everybody.
+    pub(super) fn put_sequence(&mut self, rel: RelId, last: i64, called: bool) {
         if self.world.footprint.is_on() {
             self.world.footprint.write(name::sequence(rel));
         }
@@ -331,8 +371,9 @@ impl Store {
         }
     }
 
+    /// All sessions that were ever opened, then those who stand for prepared transactions.
     pub(super) fn sessions_in(world: &World<Object>) -> impl Iterator<Item = SessionId> + use<> {
-        (0..Store::server_in(world).sessions).map(SessionId)
+        Store::server_in(world).everybody()
     }
 
     pub(super) fn xact_in(world: &World<Object>, session: SessionId) -> &Xact {

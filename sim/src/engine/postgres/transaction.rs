@@ -1,6 +1,7 @@
 //! Ends of transactions and sessions, for rows, locks, schema and settings alike.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use rowlock_model::DbError;
 use rowlock_model::schedule::SessionId;
@@ -10,7 +11,7 @@ use super::{Store, errors};
 use crate::database::{Answer, Request};
 
 /// The process number of a session, as `pg_backend_pid()` gives it.
-pub(super) fn pid(session: SessionId) -> i64 {
+pub fn pid(session: SessionId) -> i64 {
     10_001 + i64::from(session.0)
 }
 
@@ -20,7 +21,16 @@ impl Store {
         if self.has_catalog_edits(session) {
             self.catalog_mut().commit(session);
         }
+        self.commit_notifying(session);
         self.commit(session);
+        let state = self.session_mut(session);
+        state.settings.commit();
+        state.close_transaction();
+    }
+
+    /// Hands the open transaction of a session over under an identifier, and leaves the block.
+    pub(super) fn prepare_block(&mut self, session: SessionId, identifier: &Arc<str>) {
+        self.prepare(session, identifier);
         let state = self.session_mut(session);
         state.settings.commit();
         state.close_transaction();
@@ -74,14 +84,17 @@ impl Store {
         }
     }
 
-    /// Gives the catalogue changes of a released savepoint to its parent.
+    /// Gives the catalogue changes of a released savepoint to its parent, and what it said.
     pub(super) fn release_catalog(&mut self, session: SessionId, level: u8) {
+        self.release_notifying(session, level);
         if self.has_catalog_edits(session) {
             self.catalog_mut().release(session, level);
         }
     }
 
+    /// Undoes what the transaction has asked of the catalogue and said to others.
     fn rollback_catalog(&mut self, session: SessionId, level: u8) {
+        self.forget_notifying(session, level);
         if self.has_catalog_edits(session) {
             self.catalog_mut().rollback(session, level);
         }
@@ -114,6 +127,7 @@ impl Store {
             self.rollback_catalog(session, 0);
         }
         self.end_session(session);
+        self.stop_listening(session);
         let state = self.session_mut(session);
         state.flight = None;
         state.settings.abort();

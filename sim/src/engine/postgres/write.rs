@@ -93,8 +93,8 @@ impl UniqueState {
 enum Found {
     Free,
     Taken(VersionId),
-    /// It depends on how this transaction ends.
-    Depends(Xid),
+    /// It depends on how this transaction ends, which has made or ended this version.
+    Depends(Xid, VersionId),
 }
 
 /// The version for which a key is checked.
@@ -315,6 +315,75 @@ impl Store {
         Ok(check)
     }
 
+    /// As [`index_insert`](Self::index_insert) for a speculative insertion: it does not wait. If the
+    /// key is taken, or another transaction decides that, nothing is added.
+    ///
+    /// # Errors
+    /// 40001.
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub fn index_try_insert(
+        &mut self,
+        run: &mut Run,
+        index: RelId,
+        key: &Key,
+        version: VersionId,
+    ) -> Result<UniqueCheck, Stop> {
+        if !run.is_replaying()
+            && self.index(index).forbids(key)
+            && let Found::Depends(..) = self.find_key(run.session, index, key, Some(version))
+        {
+            if self.world.footprint.is_on() {
+                self.world.footprint.read(name::key(index, key));
+            }
+            let check = UniqueCheck::Conflict(version);
+            run.record(Entry::Unique(check));
+            return Ok(check);
+        }
+        self.index_insert(run, index, key, version)
+    }
+
+    /// The version that has a key now, whoever made it, and whether that depends on how another
+    /// transaction ends. Does not wait.
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub fn peek_unique(
+        &mut self,
+        run: &mut Run,
+        index: RelId,
+        key: &Key,
+    ) -> Option<(VersionId, bool)> {
+        if !self.index(index).forbids(key) {
+            return None;
+        }
+        let session = run.session;
+        let mut depends = false;
+        let entry = run.once(|| {
+            if self.world.footprint.is_on() {
+                self.world.footprint.read(name::key(index, key));
+            }
+            let found = self.find_key(session, index, key, None);
+            Ok(match found {
+                Found::Free => Entry::Unique(UniqueCheck::Unique),
+                Found::Taken(version) => Entry::Unique(UniqueCheck::Conflict(version)),
+                Found::Depends(_, version) => {
+                    depends = true;
+                    Entry::Unique(UniqueCheck::Conflict(version))
+                }
+            })
+        });
+        match entry {
+            Ok(Entry::Unique(UniqueCheck::Conflict(version))) => {
+                let depends = run.once(|| Ok(Entry::Granted(depends)));
+                Some((version, depends == Ok(Entry::Granted(true))))
+            }
+            Ok(Entry::Unique(UniqueCheck::Unique)) => None,
+            other => panic!("the journal has {other:?} where a key is looked for"),
+        }
+    }
+
     /// Looks for a live row with the key, without adding anything: the first step of `ON CONFLICT`.
     /// Waits for in-progress transactions as [`index_insert`](Self::index_insert) does.
     ///
@@ -361,7 +430,7 @@ impl Store {
         }
         let check = match self.find_key(run.session, index, key, Some(version)) {
             Found::Taken(other) if forbids => UniqueCheck::Conflict(other),
-            Found::Depends(_) if forbids => UniqueCheck::Conflict(version),
+            Found::Depends(..) if forbids => UniqueCheck::Conflict(version),
             _ => UniqueCheck::Unique,
         };
         self.index_build(index, Key::clone(key), version);
@@ -434,7 +503,7 @@ impl Store {
             match self.find_key(run.session, index, key, except) {
                 Found::Free => break UniqueCheck::Unique,
                 Found::Taken(version) => break UniqueCheck::Conflict(version),
-                Found::Depends(xid) => {
+                Found::Depends(xid, _) => {
                     if !self.wait_for_xid(run.session, xid, [add, None]) {
                         return Err(run.suspend(Suspended::Unique(UniqueState)));
                     }
@@ -467,7 +536,7 @@ impl Store {
             if let Birth::Running { owner, .. } = version.birth
                 && owner.session != session
             {
-                return Found::Depends(version.xmin);
+                return Found::Depends(version.xmin, entry.version);
             }
             if version.death.is_some() {
                 continue;
@@ -475,7 +544,7 @@ impl Store {
             match version.ender() {
                 None => return Found::Taken(entry.version),
                 Some(ender) if ender.owner.session == session => {}
-                Some(ender) => return Found::Depends(ender.xid),
+                Some(ender) => return Found::Depends(ender.xid, entry.version),
             }
         }
         Found::Free

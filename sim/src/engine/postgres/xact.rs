@@ -1,5 +1,6 @@
 //! Transactions, savepoints and their ends.
 
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
 use rowlock_model::schedule::SessionId;
@@ -42,9 +43,12 @@ pub struct Level {
     pub rewritten: Vec<(VersionId, Row)>,
     /// Heavyweight locks that it took, once for every time.
     pub locks: Vec<(Tag, LockMode)>,
+    /// Sequences that it altered: the last value, and whether `nextval` has returned that already.
+    pub sequences: BTreeMap<RelId, (i64, bool)>,
 }
 
-/// The transaction of a session, present also while none is open (then empty).
+/// The transaction of a session, present also while none is open (then empty), or one that is
+/// prepared, with the number that stands for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xact {
     /// Whose it is.
@@ -94,6 +98,7 @@ impl Xact {
             level.xids.is_empty().hash(digest);
             level.created.hash(digest);
             level.dropped.hash(digest);
+            level.sequences.hash(digest);
             digest.word(level.truncated.len() as u64);
             for (version, row) in &level.rewritten {
                 digest.word(Store::rank(world, *version));
@@ -200,8 +205,7 @@ impl Store {
     }
 
     pub(super) fn xid_owner_in(world: &World<Object>, xid: Xid) -> Option<Owner> {
-        let sessions = Store::server_in(world).sessions;
-        (0..sessions).map(SessionId).find_map(|session| {
+        Store::sessions_in(world).find_map(|session| {
             let Object::Xact(xact) = world.read(world.find(Key::Xact(session))?) else {
                 return None;
             };
@@ -277,6 +281,9 @@ impl Store {
         let emptied = levels.iter().flat_map(|level| &level.truncated);
         let emptied: Vec<VersionId> = emptied.copied().collect();
         self.settle_own(session, &held, &emptied);
+        for (rel, (last, called)) in levels.iter().flat_map(|level| &level.sequences) {
+            self.put_sequence(*rel, *last, *called);
+        }
         for level in &levels {
             for rel in &level.dropped {
                 self.remove_relation(*rel);
@@ -344,6 +351,7 @@ impl Store {
         parent.truncated.extend(child.truncated);
         parent.rewritten.extend(child.rewritten);
         parent.locks.extend(child.locks);
+        parent.sequences.extend(child.sequences);
         self.touch_waiters();
     }
 
@@ -402,7 +410,7 @@ impl Store {
 
     /// The versions that the levels from `depth` on made or hold, each once: those they touched, and
     /// newer ones to which an update by somebody carried their locks.
-    fn held_versions(&self, session: SessionId, depth: u8) -> Vec<VersionId> {
+    pub(super) fn held_versions(&self, session: SessionId, depth: u8) -> Vec<VersionId> {
         let levels = &self.xact(session).levels[usize::from(depth)..];
         let mut held: Vec<VersionId> = Vec::new();
         for version in levels.iter().flat_map(|level| &level.touched) {

@@ -422,6 +422,8 @@ pub enum HostFunction {
     IsInRecovery,
     /// `pg_notify(channel, payload)`.
     Notify,
+    /// `pg_notification_queue_usage()`: a part of 1.
+    NotificationQueueUsage,
     /// `text::regclass`: the name checked (42P01) and written as the server prints it.
     RelationByName,
     /// `oid::regclass`: the name of a relation.

@@ -78,11 +78,7 @@ pub(super) fn member_paths(
 }
 
 /// Conditions on an expression of the catalogue with operands that need no rows.
-pub(super) fn conditions_on(
-    key: &Expr,
-    entry: u32,
-    conditions: &[Conjunct],
-) -> Vec<KeyCondition> {
+pub(super) fn conditions_on(key: &Expr, entry: u32, conditions: &[Conjunct]) -> Vec<KeyCondition> {
     let wanted = at_entry(key, entry);
     let plain = conditions.iter().filter(|c| !c.volatile);
     plain

@@ -10,6 +10,7 @@ use super::names::{NamedColumn, Namespace, Place, entry};
 use super::operator::choose;
 use super::query::renamed;
 use super::select::conjuncts;
+use super::system::is_system;
 use super::{CteSource, Lowering, Typed, absent, error, ident, place, unsupported};
 use crate::plan::catalog::{Relation, Table};
 use crate::plan::expr::{Compare, Expr, SetFunction};
@@ -303,6 +304,9 @@ impl Lowering<'_> {
             return Ok(item);
         }
         let Some(relation) = self.catalog.relation(schema.as_deref(), &bare) else {
+            if is_system(schema.as_deref(), &bare) {
+                return unsupported(format!("the system catalogue {bare}"), at);
+            }
             return error(
                 "42P01",
                 format!(

@@ -244,6 +244,7 @@ fn stateful(name: &str) -> Vec<Candidate> {
         "current_schema" => vec![host(&[], Name, H::CurrentSchema)],
         "pg_is_in_recovery" => vec![host(&[], Bool, H::IsInRecovery)],
         "pg_notify" => vec![host(&[Text, Text], Void, H::Notify)],
+        "pg_notification_queue_usage" => vec![host(&[], Float8, H::NotificationQueueUsage)],
         _ => Vec::new(),
     }
 }

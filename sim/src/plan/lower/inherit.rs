@@ -108,7 +108,10 @@ impl Lowering<'_> {
         let mut all = vec![Arc::clone(table)];
         let keys = known_conditions(partitioning, entry, conditions);
         let children = self.catalog.children(table.id);
-        let others: Vec<&Bound> = children.iter().filter_map(|c| c.partition.as_ref()).collect();
+        let others: Vec<&Bound> = children
+            .iter()
+            .filter_map(|c| c.partition.as_ref())
+            .collect();
         for child in &children {
             let kept = match &child.partition {
                 Some(bound) => may_match(bound, &keys, &others),
@@ -203,7 +206,11 @@ fn range_may_match(
     // Whether there are values of the partition that are not below, or not above the operand.
     let reaches = |value: &Value| match to {
         Some(Edge::Value(edge)) => {
-            let op = if to_included { Compare::Le } else { Compare::Lt };
+            let op = if to_included {
+                Compare::Le
+            } else {
+                Compare::Lt
+            };
             compare::compare(op, value, edge, &Comparison::Plain) != Some(false)
         }
         Some(Edge::Min) => false,

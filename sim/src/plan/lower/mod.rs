@@ -33,6 +33,7 @@ mod expr;
 mod from;
 mod functions;
 mod inherit;
+mod merge;
 mod names;
 mod operator;
 mod partition;
@@ -40,13 +41,14 @@ mod query;
 mod routine;
 mod select;
 mod series;
+mod system;
 mod table;
 mod trigger;
 pub mod variables;
 mod write;
 
-use names::Level;
 pub use inherit::{column_map, descendants};
+use names::Level;
 pub use routine::argument_variables;
 use variables::Variables;
 
@@ -281,7 +283,10 @@ impl Lowering<'_> {
                 let columns = visible(&query.columns);
                 Ok((PlanKind::Query(Box::new(query)), columns, "SELECT"))
             }
-            ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_) => {
+            ast::Statement::Insert(_)
+            | ast::Statement::Update(_)
+            | ast::Statement::Delete(_)
+            | ast::Statement::Merge(_) => {
                 let (write, columns, tag) = self.write(tree, Vec::new())?;
                 Ok((PlanKind::Write(Box::new(write)), columns, tag))
             }

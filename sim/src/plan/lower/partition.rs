@@ -105,7 +105,10 @@ impl Lowering<'_> {
             {
                 return error(
                     "42703",
-                    format!("column \"{}\" named in partition key does not exist", ident(name)),
+                    format!(
+                        "column \"{}\" named in partition key does not exist",
+                        ident(name)
+                    ),
                     place(tree, at),
                 );
             }
@@ -149,10 +152,17 @@ impl Lowering<'_> {
         for index in table.indexes.iter().filter(|i| i.unique) {
             for key in &partitioning.keys {
                 let Some(column) = key.column else {
-                    return unsupported("a unique key beside an expression as partition key", self.begin);
+                    return unsupported(
+                        "a unique key beside an expression as partition key",
+                        self.begin,
+                    );
                 };
                 if index.keys.iter().all(|k| k.column != Some(column)) {
-                    let kind = if index.primary { "PRIMARY KEY" } else { "UNIQUE" };
+                    let kind = if index.primary {
+                        "PRIMARY KEY"
+                    } else {
+                        "UNIQUE"
+                    };
                     return Err(DbError::postgres(
                         "0A000",
                         "unique constraint on partitioned table must include all partitioning columns",
@@ -176,6 +186,13 @@ impl Lowering<'_> {
     ) -> Result<(), DbError> {
         let at = name_place(parent, self.begin);
         let parent = self.existing_table(parent)?;
+        let name = &new.table.name;
+        if self.catalog.relation(None, name).is_some() {
+            return Err(DbError::postgres(
+                "42P07",
+                format!("relation \"{name}\" already exists"),
+            ));
+        }
         let bound = self.bound(&parent, &new.table.name.clone(), bound, at)?;
         for column in parent.columns.iter().filter(|c| !c.dropped) {
             new.table.columns.push(column.clone());
@@ -428,9 +445,7 @@ impl Lowering<'_> {
                     parent.name
                 ),
             )
-            .with_detail(
-                "The new partition may contain only the columns present in parent.",
-            ));
+            .with_detail("The new partition may contain only the columns present in parent."));
         }
         for column in parent.columns.iter().filter(|c| !c.dropped) {
             let Some(own) = table.column(&column.name) else {
@@ -479,8 +494,11 @@ impl Lowering<'_> {
         let mut taken: Vec<RelationId> = Vec::new();
         let mut indexes = Vec::new();
         for index in &parent.indexes {
-            let wanted: Vec<Option<usize>> =
-                index.keys.iter().map(|k| k.column.map(|c| map[c])).collect();
+            let wanted: Vec<Option<usize>> = index
+                .keys
+                .iter()
+                .map(|k| k.column.map(|c| map[c]))
+                .collect();
             let same = table.indexes.iter().find(|own| {
                 own.parent.is_none()
                     && !taken.contains(&own.id)

@@ -7,6 +7,7 @@ use sqlparser::ast;
 
 use super::from::{name_place, shown};
 use super::names::{Level, Place};
+use super::system::is_system;
 use super::{CteList, Lowering, Typed, absent, error, ident, place, unsupported};
 use crate::plan::catalog::{Column, Identity, Relation, Table};
 use crate::plan::expr::Expr;
@@ -17,7 +18,7 @@ use crate::sql::control::TableLockMode;
 use crate::sql::tokens::start_of;
 
 /// Whether an expression is the word `DEFAULT`.
-fn is_default(tree: &ast::Expr) -> bool {
+pub(super) fn is_default(tree: &ast::Expr) -> bool {
     matches!(tree, ast::Expr::Identifier(name)
         if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
 }
@@ -36,6 +37,7 @@ impl Lowering<'_> {
             ast::Statement::Insert(insert) => this.insert(insert, with),
             ast::Statement::Update(update) => this.update(update, with),
             ast::Statement::Delete(delete) => this.delete(delete, with),
+            ast::Statement::Merge(merge) => this.merge(merge, with),
             _ => unsupported("this statement", this.begin),
         })
     }
@@ -54,6 +56,9 @@ impl Lowering<'_> {
                 error("42809", format!("cannot change sequence \"{bare}\""), at)
             }
             Some(Relation::Index(_)) => error("42809", format!("\"{bare}\" is an index"), at),
+            None if is_system(schema.as_deref(), &bare) => {
+                unsupported(format!("the system catalogue {bare}"), at)
+            }
             None => error(
                 "42P01",
                 format!(
@@ -123,7 +128,7 @@ impl Lowering<'_> {
     }
 
     /// The positions of the columns that the statement names, or of all.
-    fn insert_columns(
+    pub(super) fn insert_columns(
         &mut self,
         table: &Table,
         names: &[ast::ObjectName],
@@ -231,7 +236,7 @@ impl Lowering<'_> {
         Ok((query, given))
     }
 
-    fn check_width(
+    pub(super) fn check_width(
         &self,
         given: usize,
         wanted: usize,
@@ -435,7 +440,7 @@ impl Lowering<'_> {
     }
 
     /// The single table of an `UPDATE`, added to the level.
-    fn written_table(
+    pub(super) fn written_table(
         &mut self,
         table: &ast::TableWithJoins,
         at: usize,

@@ -1,10 +1,13 @@
-//! Statements about the session and its transaction: `BEGIN`, `SET`, `SAVEPOINT`, `LOCK TABLE`.
+//! Statements about the session and its transaction (`BEGIN`, `SET`, `SAVEPOINT`, `LOCK TABLE`), and
+//! those on the schema that the parser of data statements does not have.
 
 use std::sync::Arc;
 
 use rowlock_model::Isolation;
 
 mod parse;
+mod role;
+mod sequence;
 
 pub(super) use parse::parse;
 
@@ -69,7 +72,73 @@ pub enum Constraints {
     Named(Vec<Arc<str>>),
 }
 
-/// A statement about the session and its transaction.
+/// One change of `ALTER SEQUENCE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SequenceChange {
+    /// `AS`: an integer of so many bytes.
+    Type(u8),
+    /// `INCREMENT BY`.
+    Increment(i64),
+    /// `MINVALUE`; `None` is `NO MINVALUE`.
+    Min(Option<i64>),
+    /// `MAXVALUE`; `None` is `NO MAXVALUE`.
+    Max(Option<i64>),
+    /// `START WITH`.
+    Start(i64),
+    /// `RESTART`; `None` is at the start value.
+    Restart(Option<i64>),
+    /// `CYCLE`, `NO CYCLE`.
+    Cycle(bool),
+    /// `CACHE 1`.
+    Cache,
+}
+
+/// What a role may do with a table (manual, 5.7 "Privileges").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Privilege {
+    /// `SELECT`.
+    Select,
+    /// `INSERT`.
+    Insert,
+    /// `UPDATE`.
+    Update,
+    /// `DELETE`.
+    Delete,
+    /// `TRUNCATE`.
+    Truncate,
+    /// `REFERENCES`.
+    References,
+    /// `TRIGGER`.
+    Trigger,
+}
+
+impl Privilege {
+    /// Every one.
+    pub const ALL: [Privilege; 7] = [
+        Privilege::Select,
+        Privilege::Insert,
+        Privilege::Update,
+        Privilege::Delete,
+        Privilege::Truncate,
+        Privilege::References,
+        Privilege::Trigger,
+    ];
+
+    /// As it is written, in capitals.
+    pub fn name(self) -> &'static str {
+        match self {
+            Privilege::Select => "SELECT",
+            Privilege::Insert => "INSERT",
+            Privilege::Update => "UPDATE",
+            Privilege::Delete => "DELETE",
+            Privilege::Truncate => "TRUNCATE",
+            Privilege::References => "REFERENCES",
+            Privilege::Trigger => "TRIGGER",
+        }
+    }
+}
+
+/// A statement about the session and its transaction, or one that is read in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Control {
     /// `BEGIN` (tag `BEGIN`) or `START TRANSACTION` (tag `START TRANSACTION`).
@@ -166,6 +235,40 @@ pub enum Control {
         channel: Arc<str>,
         /// The payload.
         payload: Arc<str>,
+    },
+    /// `ALTER SEQUENCE`.
+    AlterSequence {
+        /// The sequence.
+        name: RelationName,
+        /// `IF EXISTS`.
+        if_exists: bool,
+        /// What to change, in the order written.
+        changes: Vec<SequenceChange>,
+    },
+    /// `CREATE ROLE`, `CREATE USER`.
+    CreateRole {
+        /// Its name.
+        name: Arc<str>,
+        /// `SUPERUSER`.
+        superuser: bool,
+    },
+    /// `DROP ROLE`, `DROP USER`.
+    DropRoles {
+        /// Their names.
+        names: Vec<Arc<str>>,
+        /// `IF EXISTS`.
+        if_exists: bool,
+    },
+    /// `GRANT`, `REVOKE` of privileges on tables.
+    Grant {
+        /// `GRANT`.
+        grants: bool,
+        /// Which privileges.
+        privileges: Vec<Privilege>,
+        /// On which tables.
+        tables: Vec<RelationName>,
+        /// Whose.
+        roles: Vec<Arc<str>>,
     },
     /// `ANALYZE`, `VACUUM`: the tables (empty: all).
     Maintain {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Isolation};
 use sqlparser::tokenizer::Token;
 
-use super::{Constraints, Control, Modes, RelationName, Setting, TableLockMode};
+use super::{Constraints, Control, Modes, RelationName, Setting, TableLockMode, role, sequence};
 use crate::sql::tokens::Tokens;
 
 /// Parses the statement if it is of this kind. `word` is its first word, in capitals.
@@ -100,6 +100,22 @@ pub(in crate::sql) fn parse(
             }
         }
         "ANALYZE" | "ANALYSE" | "VACUUM" => maintain(tokens, begin)?,
+        "ALTER" if tokens.word_at(1).as_deref() == Some("SEQUENCE") => {
+            tokens.eat_words(&["ALTER", "SEQUENCE"]);
+            sequence::alter(tokens)?
+        }
+        "CREATE" | "DROP" if matches!(tokens.word_at(1).as_deref(), Some("ROLE" | "USER")) => {
+            tokens.advance();
+            tokens.advance();
+            match word {
+                "CREATE" => role::create(tokens)?,
+                _ => role::drop(tokens)?,
+            }
+        }
+        "GRANT" | "REVOKE" => {
+            tokens.advance();
+            role::grant(tokens, word == "GRANT")?
+        }
         _ => return Ok(None),
     }))
 }
@@ -221,9 +237,13 @@ fn set(tokens: &mut Tokens<'_>) -> Result<Control, DbError> {
         tokens.eat_word("SESSION");
     }
     match tokens.peek_word().as_deref() {
-        Some("ROLE" | "SESSION") => {
+        Some("ROLE") if tokens.word_at(1).as_deref() != Some("TO") => {
+            tokens.advance();
+            return role::set(tokens, local);
+        }
+        Some("SESSION") => {
             return Err(DbError::unsupported(
-                "SET ROLE and SET SESSION AUTHORIZATION",
+                "SET SESSION AUTHORIZATION",
                 Some(tokens.position()),
             ));
         }
@@ -314,7 +334,7 @@ fn value(tokens: &mut Tokens<'_>) -> Result<Arc<str>, DbError> {
     }
 }
 
-fn relation(tokens: &mut Tokens<'_>) -> Result<RelationName, DbError> {
+pub(super) fn relation(tokens: &mut Tokens<'_>) -> Result<RelationName, DbError> {
     let position = tokens.position();
     let mut name = tokens.name()?;
     let mut schema = None;

@@ -12,7 +12,7 @@ use super::foreign_key::Event;
 use super::partition::Leaf;
 use super::trigger::{Action, columns_set};
 use super::write::{Replaced, set_strength};
-use super::{Exec, Stop};
+use super::{Exec, Stop, walk};
 use crate::engine::postgres::{
     Birth, Follow, LockOutcome, UniqueCheck, VersionId, WaitPolicy, errors,
 };
@@ -89,7 +89,7 @@ impl Exec<'_> {
                         let new = self.finish_row(table, new, around)?;
                         return match self.replace(table, set, existing, new, around)? {
                             Replaced::Done(version) => Ok(Some(version)),
-                            Replaced::Skip => Ok(None),
+                            Replaced::Skip | Replaced::Gone | Replaced::Again => Ok(None),
                             Replaced::Newer(_) => continue,
                         };
                     }
@@ -136,6 +136,21 @@ impl Exec<'_> {
             let Some(key) = self.index_key(index, row, around)? else {
                 continue;
             };
+            if index.keys.iter().any(|k| walk::calls_routine(&k.expr)) {
+                // The server computes the key of the row that it finds, too, and says so.
+                while let Some((found, depends)) =
+                    self.store.peek_unique(&mut self.run, index.id, &key)
+                {
+                    let existing = Row::clone(self.store.row(found));
+                    self.index_key(index, &existing, around)?;
+                    if !depends {
+                        return Ok(Some(found));
+                    }
+                    // Waits, and looks again.
+                    self.store.probe_unique(&mut self.run, index.id, &key)?;
+                }
+                continue;
+            }
             let check = self.store.probe_unique(&mut self.run, index.id, &key)?;
             if let UniqueCheck::Conflict(existing) = check {
                 return Ok(Some(existing));
@@ -157,7 +172,7 @@ impl Exec<'_> {
             .store
             .insert(&mut self.run, &self.snapshot, table.id, Row::clone(row));
         if self
-            .index_row(table, row, version, arbiters, around)?
+            .index_row(table, row, version, None, arbiters, around)?
             .is_some()
         {
             self.store.retract(&mut self.run, version);

@@ -149,8 +149,11 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
         | Ddl::CreateEnum(_)
         | Ddl::CreateRoutine { .. }
         | Ddl::DropRoutines { .. }
-        | Ddl::DropSequences { .. }
         | Ddl::DropEnums { .. } => Vec::new(),
+        Ddl::DropSequences { sequences, .. } => sequences
+            .iter()
+            .map(|sequence| (sequence.id, LockMode::AccessExclusive))
+            .collect(),
     }
 }
 
@@ -822,7 +825,10 @@ impl Exec<'_> {
             ),
             (keys, heirs) => self.notice(
                 "NOTICE",
-                format!("drop cascades to {} other objects", keys.len() + heirs.len()),
+                format!(
+                    "drop cascades to {} other objects",
+                    keys.len() + heirs.len()
+                ),
             ),
         }
         self.drop_users(&users);
@@ -893,7 +899,8 @@ impl Exec<'_> {
                 let schema = Rc::clone(&self.schema);
                 for sequence in schema.sequences.values() {
                     if sequence.owner.is_some_and(|(owner, _)| owner == table.id) {
-                        self.store.set_sequence(sequence.id, sequence.start, false);
+                        self.store
+                            .alter_sequence(self.session, sequence.id, sequence.start, false);
                     }
                 }
             }

@@ -493,7 +493,10 @@ impl Exec<'_> {
                 if one == id {
                     return true;
                 }
-                let mut indexes = table.indexes.iter().chain(chain.iter().flat_map(|t| &t.indexes));
+                let mut indexes = table
+                    .indexes
+                    .iter()
+                    .chain(chain.iter().flat_map(|t| &t.indexes));
                 at = indexes.find(|i| i.id == one).and_then(|i| i.parent);
             }
             false

@@ -7,6 +7,8 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{DbError, Row, Value};
 
 use super::{Exec, Stop};
+use crate::engine::postgres::prepared::is_seat;
+use crate::engine::postgres::role::SUPERUSER;
 use crate::engine::postgres::{
     AdvisoryKey, Entry, LockMode, LockScope, Store, Tag, WaitPolicy, errors, pid,
 };
@@ -93,7 +95,8 @@ impl Exec<'_> {
             F::Random | F::RandomUuid => Err(unsupported("random values")),
             F::Version => Ok(Value::text("PostgreSQL 15.18 (simulated)")),
             F::CurrentDatabase => Ok(Value::text("rowlock")),
-            F::CurrentUser | F::SessionUser => Ok(Value::text("postgres")),
+            F::CurrentUser => Ok(Value::Text(self.role())),
+            F::SessionUser => Ok(Value::text(SUPERUSER)),
             F::CurrentSchema => Ok(Value::text("public")),
             F::IsInRecovery => Ok(Value::Bool(false)),
             F::Notify => {
@@ -105,8 +108,14 @@ impl Exec<'_> {
                     }
                 };
                 errors::check_notification(part(0), part(1))?;
-                Ok(Value::text(""))
+                self.run.once_value(|| {
+                    self.store.notify(self.session, part(0), part(1));
+                    Ok(void())
+                })
             }
+            F::NotificationQueueUsage => self
+                .run
+                .once_value(|| Ok(Value::Float(self.store.notification_queue_usage()))),
             F::RelationByName => {
                 let name = unqualified(text(args, 0));
                 match self.schema.relation(None, &name) {
@@ -150,15 +159,35 @@ impl Exec<'_> {
         let name = unqualified(name);
         match self.schema.relation(None, &name) {
             Some(Relation::Sequence(sequence)) => Ok(sequence),
-            Some(_) => {
-                Err(DbError::postgres("42809", format!("\"{name}\" is not a sequence")).into())
-            }
+            Some(_) => Err(errors::not_a_sequence(&name).into()),
             None => Err(errors::undefined_table(&name).into()),
         }
     }
 
+    /// A sequence to be drawn from, as it is once its lock is held: until the end of the transaction
+    /// nobody alters it.
+    fn open_sequence(&mut self, name: &str) -> Result<Arc<Sequence>, Stop> {
+        let found = self.sequence_named(name)?;
+        if &*self.role() != SUPERUSER {
+            let what = "drawing from a sequence as another role";
+            return Err(unsupported(what));
+        }
+        self.lock_relation(found.id, LockMode::RowExclusive)?;
+        let (schema, _) = self.store.catalog().view(Some(self.session));
+        match schema.sequences.get(&found.id) {
+            Some(sequence) => Ok(Arc::clone(sequence)),
+            None => Err(errors::undefined_table(&found.name).into()),
+        }
+    }
+
+    /// The role as which the session acts.
+    fn role(&self) -> Arc<str> {
+        let settings = self.store.session(self.session).settings.get();
+        settings.role().unwrap_or_else(|| SUPERUSER.into())
+    }
+
     fn next_value(&mut self, name: &str) -> Result<Value, Stop> {
-        let sequence = self.sequence_named(name)?;
+        let sequence = self.open_sequence(name)?;
         let modes = self.moment.modes;
         self.run.once_value(|| {
             if modes.read_only {
@@ -166,14 +195,15 @@ impl Exec<'_> {
             }
             let (last, called) = self
                 .store
-                .sequence(sequence.id)
+                .sequence(self.session, sequence.id)
                 .unwrap_or((sequence.start, false));
             let next = if called {
                 advance(&sequence, last)?
             } else {
                 last
             };
-            self.store.set_sequence(sequence.id, next, true);
+            self.store
+                .set_sequence(self.session, sequence.id, next, true);
             let drawn = &mut self.store.session_mut(self.session).drawn;
             let drawn = Rc::make_mut(drawn);
             drawn.values.insert(sequence.id, next);
@@ -200,7 +230,7 @@ impl Exec<'_> {
     }
 
     fn set_value(&mut self, name: &str, value: i64, called: bool) -> Result<Value, Stop> {
-        let sequence = self.sequence_named(name)?;
+        let sequence = self.open_sequence(name)?;
         let read_only = self.moment.modes.read_only;
         self.run.once_value(|| {
             if read_only {
@@ -216,7 +246,8 @@ impl Exec<'_> {
                 )
                 .into());
             }
-            self.store.set_sequence(sequence.id, value, called);
+            self.store
+                .set_sequence(self.session, sequence.id, value, called);
             if called {
                 let drawn = &mut self.store.session_mut(self.session).drawn;
                 Rc::make_mut(drawn).values.insert(sequence.id, value);
@@ -422,7 +453,9 @@ fn blockers(store: &Store, session: SessionId) -> Vec<Value> {
         return Vec::new();
     }
     let blockers = store.blockers(session);
-    blockers.iter().map(|s| Value::Int(pid(*s))).collect()
+    // A prepared transaction has no process.
+    let process = |s: &SessionId| if is_seat(*s) { 0 } else { pid(*s) };
+    blockers.iter().map(|s| Value::Int(process(s))).collect()
 }
 
 /// The session with a process number, whether or not it was ever opened.

@@ -13,6 +13,7 @@
 //! | `write.rs`, `conflict.rs` | what do INSERT, UPDATE, DELETE, ON CONFLICT do to a row |
 //! | `constraint.rs` | NOT NULL, CHECK, unique keys, generated columns |
 //! | `foreign_key.rs` | the checks and actions at the end of a statement |
+//! | `merge.rs` | what does MERGE do to a row |
 //! | `partition.rs` | where does a row of a table with descendants go |
 //! | `trigger.rs` | when do triggers fire |
 //! | `function.rs` | what do `now()`, `nextval()`, the advisory locks do |
@@ -30,6 +31,7 @@ mod foreign_key;
 mod function;
 mod group;
 mod info;
+mod merge;
 mod order;
 mod partition;
 mod routine;
@@ -57,7 +59,8 @@ pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
 use super::{
-    Follow, IndexKeyValues, LockOutcome, RelId, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy,
+    Follow, IndexKeyValues, LockOutcome, RelId, RowLock, Run, Snapshot, Stop, Store, VersionId,
+    WaitPolicy,
 };
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};

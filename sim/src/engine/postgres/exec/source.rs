@@ -306,8 +306,7 @@ impl Exec<'_> {
                 bound[index] = Bound::default();
                 return Ok(flow);
             }
-            let keys =
-                usable_keys(&entry.access, &entry.paths, have).filter(|_| !table.counted);
+            let keys = usable_keys(&entry.access, &entry.paths, have).filter(|_| !table.counted);
             if keys.is_none()
                 && !table.counted
                 && let Some(versions) = self.small_list(input, index, table)?

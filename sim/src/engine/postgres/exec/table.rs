@@ -60,9 +60,7 @@ impl Exec<'_> {
             }
             bound[entry] = match map {
                 None => self.bind(version),
-                Some(_) => {
-                    Bound::stored(ancestors_row(map, self.store.row(version)), version)
-                }
+                Some(_) => Bound::stored(ancestors_row(map, self.store.row(version)), version),
             };
             if sink(self, bound)? == Flow::Enough {
                 return Ok(Flow::Enough);
@@ -222,7 +220,7 @@ impl Exec<'_> {
     pub(super) fn sequence_row(&mut self, sequence: &Sequence) -> Result<Row, Stop> {
         let (last, called) = self
             .store
-            .sequence(sequence.id)
+            .sequence(self.session, sequence.id)
             .unwrap_or((sequence.start, false));
         let read = self.run.once_value(|| {
             Ok(Value::Array(
@@ -279,9 +277,7 @@ impl Exec<'_> {
                 };
                 Ok(Value::text(format!("({page},{item})")))
             }
-            SystemColumn::Xmax => {
-                Err(DbError::unsupported("the system column xmax", None).into())
-            }
+            SystemColumn::Xmax => Err(DbError::unsupported("the system column xmax", None).into()),
         }
     }
 

@@ -266,9 +266,9 @@ impl Exec<'_> {
             LockOutcome::SelfModified(cid) if cid != self.snapshot.cid => {
                 return Err(errors::modified_by_current_command("updated").into());
             }
-            LockOutcome::Deleted | LockOutcome::SelfModified(_) | LockOutcome::Invisible => {
-                Replaced::Skip
-            }
+            LockOutcome::Deleted => Replaced::Gone,
+            LockOutcome::SelfModified(_) => Replaced::Again,
+            LockOutcome::Invisible => Replaced::Skip,
             LockOutcome::WouldBlock => unreachable!("a lock that waits does not give up"),
         })
     }

@@ -1,4 +1,4 @@
-//! The system views that are modelled: `pg_locks` and `pg_stat_activity`.
+//! The system views that are modelled: `pg_locks`, `pg_prepared_xacts` and `pg_stat_activity`.
 //!
 //! Reading one is a volatile read: a statement that waits and goes on sees what it saw.
 
@@ -9,15 +9,18 @@ use rowlock_model::{Row, Value};
 
 use super::{Exec, Stop};
 use crate::engine::postgres::lock::mode_name;
+use crate::engine::postgres::prepared::is_seat;
 use crate::engine::postgres::session::{Block, SessionState, Waiting};
-use crate::engine::postgres::{AdvisoryKey, HeldLock, LockMode, ReadLock, RelId, Tag, pid};
+use crate::engine::postgres::{
+    AdvisoryKey, HeldLock, LockMode, Prepared, ReadLock, RelId, Tag, pid,
+};
 use crate::plan::catalog::{RelationId, VirtualTable};
 use crate::plan::types::Type;
 
 /// Name, number and columns of each view.
 type Definition = (&'static str, u32, &'static [(&'static str, Type)]);
 
-const VIEWS: [Definition; 2] = [
+const VIEWS: [Definition; 3] = [
     (
         "pg_locks",
         12_143,
@@ -38,6 +41,17 @@ const VIEWS: [Definition; 2] = [
             ("granted", Type::Bool),
             ("fastpath", Type::Bool),
             ("waitstart", Type::TimestampTz),
+        ],
+    ),
+    (
+        "pg_prepared_xacts",
+        12_090,
+        &[
+            ("transaction", Type::Xid),
+            ("gid", Type::Text),
+            ("prepared", Type::TimestampTz),
+            ("owner", Type::Name),
+            ("database", Type::Name),
         ],
     ),
     (
@@ -102,9 +116,12 @@ impl Exec<'_> {
                 "pg_locks" => {
                     let locks = self.store.locks();
                     let reads = self.store.read_locks();
-                    let held = locks.iter().map(lock_row);
+                    let held = locks
+                        .iter()
+                        .map(|lock| lock_row(lock, self.store.beginner(lock.session)));
                     held.chain(reads.iter().map(read_lock_row)).collect()
                 }
+                "pg_prepared_xacts" => self.store.prepared().iter().map(prepared_row).collect(),
                 _ => (0..self.store.session_count())
                     .map(SessionId)
                     .filter(|s| self.store.session(*s).gone.is_none())
@@ -129,7 +146,8 @@ impl Exec<'_> {
     }
 }
 
-fn lock_row(lock: &HeldLock) -> Value {
+/// `beginner`: the session that began the transaction that has the lock.
+fn lock_row(lock: &HeldLock, beginner: SessionId) -> Value {
     let int = |n: u32| Value::Int(i64::from(n));
     let mut row = vec![Value::Null; 16];
     let database = Value::Int(DATABASE);
@@ -166,8 +184,8 @@ fn lock_row(lock: &HeldLock) -> Value {
             "advisory"
         }
     });
-    row[10] = virtual_xid(lock.session);
-    row[11] = Value::Int(pid(lock.session));
+    row[10] = virtual_xid(beginner);
+    row[11] = process(lock.session, is_seat(lock.session));
     row[12] = Value::text(mode_name(lock.mode));
     row[13] = Value::Bool(lock.granted);
     row[14] =
@@ -188,10 +206,29 @@ fn read_lock_row(lock: &ReadLock) -> Value {
     row[3] = lock.page.map_or(Value::Null, int);
     row[4] = lock.item.map_or(Value::Null, int);
     row[10] = virtual_xid(lock.session);
-    row[11] = Value::Int(pid(lock.session));
+    row[11] = process(lock.session, lock.is_prepared);
     row[12] = Value::text("SIReadLock");
     row[13] = Value::Bool(true);
     row[14] = Value::Bool(false);
+    Value::Array(row.into())
+}
+
+/// The process that has a lock; a prepared transaction has none.
+fn process(session: SessionId, is_prepared: bool) -> Value {
+    match is_prepared {
+        true => Value::Null,
+        false => Value::Int(pid(session)),
+    }
+}
+
+fn prepared_row(prepared: &Prepared) -> Value {
+    let row = [
+        Value::Int(i64::from(prepared.xid.0)),
+        Value::Text(Arc::clone(&prepared.identifier)),
+        Value::TimestampTz(prepared.at_micros),
+        Value::text("postgres"),
+        Value::text("rowlock"),
+    ];
     Value::Array(row.into())
 }
 

@@ -5,6 +5,8 @@
 //! checked again for it, and what is written is computed from it (EvalPlanQual). A row on which
 //! somebody held only a lock is written as computed before the wait.
 
+use std::sync::Arc;
+
 use rowlock_model::{Row, Value};
 
 use super::bound::{Around, Bound};
@@ -37,6 +39,7 @@ impl Exec<'_> {
             Write::Insert(insert) => self.insert(insert, around, sink),
             Write::Update(update) => self.update(update, around, sink),
             Write::Delete(delete) => self.delete(delete, around, sink),
+            Write::Merge(merge) => self.merge(merge, around),
         }
     }
 
@@ -46,6 +49,7 @@ impl Exec<'_> {
             Write::Insert(insert) => &insert.with,
             Write::Update(update) => &update.with,
             Write::Delete(delete) => &delete.with,
+            Write::Merge(merge) => &merge.with,
         }
     }
 
@@ -123,7 +127,7 @@ impl Exec<'_> {
         let version = self
             .store
             .insert(&mut self.run, &self.snapshot, table.id, Row::clone(row));
-        self.index_row(table, row, version, &[], around)?;
+        self.index_row(table, row, version, None, &[], around)?;
         self.queue(table, Event::Insert(Row::clone(row)), version);
         self.after_row(table, Action::Insert, &[], None, Some(row))?;
         Ok(version)
@@ -156,7 +160,8 @@ impl Exec<'_> {
                 };
                 let leaf = exec.leaf_of(&update.table, target, version);
                 let row = exec.updated_row(update, &leaf, version, &mut bound, around)?;
-                let outcome = exec.write_updated(update, &leaf, version, row, around)?;
+                let (table, set) = (&update.table, &update.set);
+                let outcome = exec.write_updated(table, set, &leaf, version, row, around)?;
                 match outcome {
                     Replaced::Done(new) => {
                         affected += 1;
@@ -164,7 +169,7 @@ impl Exec<'_> {
                         exec.returning(&update.returning, &bound, around, sink)?;
                         return Ok(Flow::More);
                     }
-                    Replaced::Skip => return Ok(Flow::More),
+                    Replaced::Skip | Replaced::Gone | Replaced::Again => return Ok(Flow::More),
                     Replaced::Newer(newer) => {
                         bound[0] = exec.bind_at(target, newer);
                         if !exec.passes_again(&update.source, &mut bound, around)? {
@@ -203,16 +208,17 @@ impl Exec<'_> {
     }
 
     /// Writes the new image of a row: triggers, checks, and the way into another partition.
-    fn write_updated(
+    pub(super) fn write_updated(
         &mut self,
-        update: &Update,
+        root: &Arc<Table>,
+        set: &[Assignment],
         leaf: &Leaf,
         version: VersionId,
         row: Vec<Value>,
         around: Around<'_>,
     ) -> Result<Replaced, Stop> {
         let table = &leaf.table;
-        let set = leaf.own_set(&update.set);
+        let set = leaf.own_set(set);
         let mut row = row;
         if !table.triggers.is_empty() {
             let columns = columns_set(&set);
@@ -228,11 +234,11 @@ impl Exec<'_> {
                 None => return Ok(Replaced::Skip),
             }
         }
-        if table.partition.is_some() && update.table.partitioned.is_some() {
+        if table.partition.is_some() && root.partitioned.is_some() {
             self.generate(table, &mut row, around)?;
             let whole: Row = row.clone().into();
             if !self.belongs(table, &whole)? {
-                return self.move_row(update, leaf, version, &whole, around);
+                return self.move_row(root, leaf, version, &whole, around);
             }
         }
         let row = self.finish_row(table, row, around)?;
@@ -242,7 +248,7 @@ impl Exec<'_> {
     /// An update takes a row into another partition: it is deleted here and inserted there.
     fn move_row(
         &mut self,
-        update: &Update,
+        root: &Arc<Table>,
         leaf: &Leaf,
         version: VersionId,
         row: &Row,
@@ -265,7 +271,7 @@ impl Exec<'_> {
             other => return Ok(other),
         }
         let new = leaf.ancestors_row(row);
-        let (dest, row) = self.route(&update.table, new.to_vec())?;
+        let (dest, row) = self.route(root, new.to_vec())?;
         let row = self.before_row(&dest.table, Action::Insert, &[], None, row)?;
         let Some(row) = row else {
             return Ok(Replaced::Skip);
@@ -275,7 +281,7 @@ impl Exec<'_> {
         // For keys that refer to the partitioned table, the row was updated.
         let old = leaf.ancestors_row(&old);
         let new = dest.ancestors_row(&row);
-        self.queue_update(&update.table, old, new, written, false);
+        self.queue_update(root, old, new, written, false);
         Ok(Replaced::Done(written))
     }
 
@@ -338,7 +344,8 @@ impl Exec<'_> {
                 if in_chain {
                     self.store.keep_chain(version, new);
                 }
-                self.index_row(table, &row, new, &[], around)?;
+                let chain = in_chain.then_some(version);
+                self.index_row(table, &row, new, chain, &[], around)?;
                 if in_chain {
                     // No index entry is made on the server, so no key is checked.
                     self.rechecks.clear();
@@ -346,13 +353,7 @@ impl Exec<'_> {
                 let (before, after) = (Row::clone(&old), Row::clone(&row));
                 self.queue_update(table, old, row, new, own);
                 let columns = columns_set(set);
-                self.after_row(
-                    table,
-                    Action::Update,
-                    &columns,
-                    Some(&before),
-                    Some(&after),
-                )?;
+                self.after_row(table, Action::Update, &columns, Some(&before), Some(&after))?;
                 Ok(Replaced::Done(new))
             }
             WriteOutcome::Updated => self.newest(version, set_strength(table, set), "updated"),
@@ -384,7 +385,8 @@ impl Exec<'_> {
             LockOutcome::LockedNewer(newer) => Ok(Replaced::Newer(newer)),
             LockOutcome::Locked => Ok(Replaced::Newer(version)),
             LockOutcome::SelfModified(cid) => self.modified_by_self(cid, verb),
-            LockOutcome::Deleted | LockOutcome::Invisible => Ok(Replaced::Skip),
+            LockOutcome::Deleted => Ok(Replaced::Gone),
+            LockOutcome::Invisible => Ok(Replaced::Skip),
             LockOutcome::Updated | LockOutcome::WouldBlock => {
                 unreachable!("a lock that follows and waits does neither")
             }
@@ -395,19 +397,19 @@ impl Exec<'_> {
         if self.keeps_snapshot() {
             return Err(errors::concurrent_delete().into());
         }
-        Ok(Replaced::Skip)
+        Ok(Replaced::Gone)
     }
 
     fn modified_by_self(&self, cid: u32, verb: &str) -> Result<Replaced, Stop> {
         // The same command reached the row twice: the second time does nothing.
         if cid == self.snapshot.cid {
-            return Ok(Replaced::Skip);
+            return Ok(Replaced::Again);
         }
         Err(errors::modified_by_current_command(verb).into())
     }
 
     /// Checks the whole condition of a write again for one combination of rows.
-    fn passes_again(
+    pub(super) fn passes_again(
         &mut self,
         source: &Source,
         bound: &mut Vec<Bound>,
@@ -465,7 +467,7 @@ impl Exec<'_> {
                         exec.returning(&delete.returning, &bound, around, sink)?;
                         return Ok(Flow::More);
                     }
-                    Replaced::Skip => return Ok(Flow::More),
+                    Replaced::Skip | Replaced::Gone | Replaced::Again => return Ok(Flow::More),
                     Replaced::Newer(newer) => {
                         bound[0] = exec.bind_at(target, newer);
                         if !exec.passes_again(&delete.source, &mut bound, around)? {
@@ -533,6 +535,10 @@ pub(super) enum Replaced {
     Newer(VersionId),
     /// Not written, silently.
     Skip,
+    /// Not written: somebody has deleted it.
+    Gone,
+    /// Not written: the same command has done so before.
+    Again,
 }
 
 /// The lock that is taken on a row before it is written again: by the columns that are assigned to,

@@ -284,7 +284,7 @@ impl Store {
         }
     }
 
-    pub(super) fn queue_mut(&mut self, slot: Slot) -> &mut LockQueue {
+    pub(in crate::engine::postgres) fn queue_mut(&mut self, slot: Slot) -> &mut LockQueue {
         match self.world.write(slot) {
             Object::Lock(queue) => queue,
             other => panic!("{slot:?} is not a lock but {other:?}"),

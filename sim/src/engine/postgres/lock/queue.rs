@@ -87,7 +87,7 @@ impl LockQueue {
     }
 
     /// Sets what a session holds.
-    pub(super) fn set_held(&mut self, session: SessionId, modes: Modes) {
+    pub(in crate::engine::postgres) fn set_held(&mut self, session: SessionId, modes: Modes) {
         match self.holders.binary_search_by_key(&session, |(s, _)| *s) {
             Ok(at) if modes.is_empty() => {
                 self.holders.remove(at);

@@ -113,7 +113,7 @@ impl Store {
     }
 
     /// The modes in which a session's lists have a lock.
-    pub(super) fn modes_listed(&self, session: SessionId, tag: Tag) -> Modes {
+    pub(in crate::engine::postgres) fn modes_listed(&self, session: SessionId, tag: Tag) -> Modes {
         let xact = self.xact(session);
         let levels = xact.levels.iter().flat_map(|level| &level.locks);
         levels

@@ -4,6 +4,7 @@ use rowlock_model::schedule::SessionId;
 
 use super::{AdvisoryKey, LockMode, Tag, WaitRecord};
 use crate::database::Wait;
+use crate::engine::postgres::prepared::is_seat;
 use crate::engine::postgres::{Object, RelId, Store};
 
 /// A row of `pg_locks`.
@@ -52,13 +53,16 @@ impl Store {
         locks
     }
 
-    /// Who waits for whom, ascending by session. `relation` gives the names of relations.
+    /// Who waits for whom, ascending by session; prepared transactions are nobody. `relation` gives
+    /// the names of relations.
     pub fn waits(&self, relation: impl Fn(RelId) -> String) -> Vec<Wait> {
         let waits = self.sessions().filter_map(|session| {
             let wait = self.xact(session).wait?;
+            let mut blockers = self.blockers(session);
+            blockers.retain(|blocker| !is_seat(*blocker));
             Some(Wait {
                 session,
-                blockers: self.blockers(session),
+                blockers,
                 object: self.describe(wait.tag, &relation),
                 granted: wait.granted,
             })
@@ -66,7 +70,8 @@ impl Store {
         waits.collect()
     }
 
-    /// The sessions that block a waiting session, as `pg_blocking_pids` gives them, ascending.
+    /// Who blocks a waiting session, as `pg_blocking_pids` gives them, ascending; at the end those who
+    /// stand for prepared transactions.
     pub fn blockers(&self, session: SessionId) -> Vec<SessionId> {
         match self.xact(session).wait {
             Some(WaitRecord {
@@ -105,6 +110,7 @@ impl Store {
                 format!("row {} (0,{item})", relation(rel))
             }
             Tag::Transaction(xid) => match Store::xid_owner_in(&self.world, xid) {
+                Some(owner) if is_seat(owner.session) => "prepared transaction".to_owned(),
                 Some(owner) => format!("transaction of session {}", owner.session.0),
                 None => "transaction that has ended".to_owned(),
             },
@@ -114,9 +120,9 @@ impl Store {
         }
     }
 
-    /// All sessions that were ever opened, ascending.
+    /// All sessions that were ever opened, ascending, then those who stand for prepared transactions.
     pub fn sessions(&self) -> impl Iterator<Item = SessionId> + use<> {
-        (0..self.session_count()).map(SessionId)
+        self.server().everybody()
     }
 
     /// Every lock queue, in no canonical order; for reports.

@@ -50,6 +50,7 @@ impl Store {
         let xact = Sxact {
             id,
             session,
+            beginner: session,
             phase: Phase::Active,
             read_only,
             declared_read_only: read_only,

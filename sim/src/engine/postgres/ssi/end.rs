@@ -49,6 +49,38 @@ impl Store {
         Ok(())
     }
 
+    /// A session's transaction is prepared, and somebody else stands for it from now on.
+    pub(in crate::engine::postgres) fn ssi_hand_over(
+        &mut self,
+        from: SessionId,
+        to: SessionId,
+        xid: Xid,
+    ) {
+        let Some(me) = self.sxact(from) else {
+            return;
+        };
+        self.ssi_record_conflicts(true);
+        self.ssi_record_xids();
+        let ssi = self.ssi_mut();
+        let Some(at) = ssi.xacts.iter().position(|x| x.id == me) else {
+            return;
+        };
+        let mut mine = ssi.xacts.remove(at);
+        mine.session = to;
+        mine.xid = Some(xid);
+        let at = ssi
+            .xacts
+            .partition_point(|x| !x.is_committed() && x.session < to);
+        ssi.xacts.insert(at, mine);
+    }
+
+    /// Whether a prepared transaction wrote is not remembered: it is taken to have.
+    pub(in crate::engine::postgres) fn ssi_wrote(&mut self, session: SessionId) {
+        if let Some(id) = self.sxact(session) {
+            self.ssi_mut().find_mut(id).wrote = true;
+        }
+    }
+
     /// The session's transaction ends: `committed` has the number of its commit (0 if it wrote
     /// nothing), or nothing if it is rolled back.
     pub(in crate::engine::postgres) fn ssi_end(

@@ -32,6 +32,7 @@ use std::hash::Hash;
 use rowlock_model::schedule::SessionId;
 
 use super::object::name;
+use super::prepared::is_seat;
 use super::{Object, RelId, Store, VersionId, Xid};
 use crate::world::{Digest, Slot, World};
 
@@ -64,7 +65,7 @@ impl Target {
 pub(super) enum Phase {
     /// In progress.
     Active,
-    /// It has passed the check of its commit.
+    /// It has passed the check of its commit, or was prepared with `PREPARE TRANSACTION`.
     Prepared,
     /// Committed; kept while a transaction that overlaps it is in progress.
     Committed,
@@ -78,6 +79,8 @@ pub(super) enum Phase {
 pub(super) struct Sxact {
     id: SxactId,
     session: SessionId,
+    /// The session that began it: another one than `session` if it was prepared.
+    beginner: SessionId,
     phase: Phase,
     /// Declared READ ONLY before its snapshot, or committed without having written.
     read_only: bool,
@@ -132,8 +135,10 @@ pub struct Ssi {
 /// A SIREAD lock, for `pg_locks`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLock {
-    /// Whose transaction has it; it may have committed.
+    /// The session whose transaction has it; it may have committed.
     pub session: SessionId,
+    /// It was prepared, so that it is the session's no more.
+    pub is_prepared: bool,
     /// The table or index.
     pub relation: RelId,
     /// The page; nothing if the whole relation is locked.
@@ -254,7 +259,7 @@ impl Sxact {
     }
 
     fn digest(&self, world: &World<Object>, instant: impl Fn(u64) -> usize, digest: &mut Digest) {
-        self.session.hash(digest);
+        (self.session, self.beginner).hash(digest);
         (self.phase, self.read_only, self.declared_read_only).hash(digest);
         (self.wrote, self.doomed, self.is_unsafe, self.is_safe).hash(digest);
         (self.waits, self.conflict_out).hash(digest);
@@ -359,7 +364,8 @@ impl Store {
                     }
                 };
                 locks.push(ReadLock {
-                    session: xact.session,
+                    session: xact.beginner,
+                    is_prepared: is_seat(xact.session),
                     relation: target.relation(),
                     page,
                     item,

@@ -1,6 +1,8 @@
 //! Random operations of three sessions on two rows: undo restores everything, digests kept agree
 //! with digests computed afresh, and steps whose footprints do not conflict commute.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -24,6 +26,10 @@ enum Op {
     RollbackTo,
     Commit,
     Rollback,
+    /// Under an identifier that tells the session.
+    Prepare,
+    /// Ends what a session has prepared.
+    Finish(u8, bool),
     Snapshot,
     Resume,
     Cancel,
@@ -153,6 +159,20 @@ impl Drive {
                 store.rollback(id);
                 String::new()
             }
+            Op::Prepare => {
+                self.depth[at] = 0;
+                let identifier: Arc<str> = session.to_string().into();
+                let checked = store.check_prepare(id, &identifier);
+                match checked {
+                    Ok(()) => store.prepare(id, &identifier),
+                    Err(_) => store.rollback(id),
+                }
+                format!("{checked:?}")
+            }
+            Op::Finish(whose, commits) => {
+                let done = store.finish_prepared(&whose.to_string(), commits);
+                format!("{done:?}")
+            }
             Op::Snapshot if store.xact(id).snapshots.is_empty() => {
                 store.take_snapshot(id);
                 store.snapshot_persists();
@@ -265,6 +285,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::RollbackTo),
         3 => Just(Op::Commit),
         1 => Just(Op::Rollback),
+        1 => Just(Op::Prepare),
+        2 => (0..SESSIONS, any::<bool>()).prop_map(|(whose, commits)| Op::Finish(whose, commits)),
         1 => Just(Op::Snapshot),
         4 => Just(Op::Resume),
         1 => Just(Op::Cancel),
@@ -337,6 +359,9 @@ proptest! {
         }
         for session in 0..SESSIONS {
             drive.bench.store.end_session(SessionId(session));
+        }
+        for session in 0..SESSIONS {
+            let _ = drive.bench.store.finish_prepared(&session.to_string(), session == 0);
         }
         prop_assert_eq!(drive.bench.store.locks(), []);
         prop_assert_eq!(drive.bench.store.queues().count(), 0);

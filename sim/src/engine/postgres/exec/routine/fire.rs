@@ -111,7 +111,11 @@ fn variables(firing: Firing<'_>) -> Vec<Slot> {
     vec![
         row("new", new),
         row("old", firing.old.map(Row::clone)),
-        Slot::value("tg_name", Type::Name, Value::Text(Arc::clone(&trigger.name))),
+        Slot::value(
+            "tg_name",
+            Type::Name,
+            Value::Text(Arc::clone(&trigger.name)),
+        ),
         text(
             "tg_when",
             match trigger.timing {
@@ -133,10 +137,6 @@ fn variables(firing: Firing<'_>) -> Vec<Slot> {
         Slot::value("tg_table_name", Type::Name, Value::Text(Arc::clone(table))),
         Slot::value("tg_table_schema", Type::Name, Value::text("public")),
         Slot::value("tg_nargs", Type::Int4, Value::Int(0)),
-        Slot::value(
-            "tg_argv",
-            Type::Array(&Type::Text),
-            Value::Array([].into()),
-        ),
+        Slot::value("tg_argv", Type::Array(&Type::Text), Value::Array([].into())),
     ]
 }

@@ -1,0 +1,327 @@
+//! Queries over joined rows: targets, `DISTINCT`, order, limit, set operations.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use rowlock_model::{DbError, Dialect, Row, Value};
+
+use super::Executor;
+use super::join::Ask;
+use crate::loose::eval::{Frame, eval, test};
+use crate::loose::expr::{Comparison, Expr};
+use crate::loose::query::{Body, Query, Select, SetOp, SortBy, SortKey};
+use crate::loose::storage::{Choice, Purpose, Stop, Storage};
+use crate::loose::value::{as_int_rounded, compare};
+
+/// A row of targets: the visible ones, and those that only the order needs.
+type Targets = Vec<Value>;
+
+impl<'e, S: Storage> Executor<'e, S> {
+    /// The rows of a query, at most `most`.
+    pub(super) fn query(
+        &mut self,
+        query: &Query,
+        outer: Option<&Frame<'_>>,
+        most: Option<u64>,
+    ) -> Result<Vec<Row>, Stop> {
+        for cte in &query.with {
+            self.ctes.remove(&cte.id);
+        }
+        let frame = Frame {
+            with: &query.with,
+            ..Frame::empty(outer)
+        };
+        let offset = match &query.offset {
+            Some(offset) => self.count(offset, &frame)?.unwrap_or(0),
+            None => 0,
+        };
+        let limit = match &query.limit {
+            Some(limit) => self.count(limit, &frame)?,
+            None => None,
+        };
+        let limit = match (limit, most) {
+            (Some(limit), Some(most)) => Some(limit.min(most)),
+            (limit, most) => limit.or(most),
+        };
+        let wanted = limit.map(|limit| limit.saturating_add(offset));
+        if wanted == Some(0) || limit == Some(0) {
+            return Ok(Vec::new());
+        }
+        let mut rows = match &query.body {
+            Body::Select(select) => self.select(select, query, outer, wanted)?,
+            Body::Values(rows) => {
+                let mut out = Vec::new();
+                for row in rows {
+                    out.push(self.values(row, &frame)?);
+                }
+                self.sorted(out, &query.sort)
+            }
+            Body::Set {
+                op,
+                all,
+                by,
+                left,
+                right,
+            } => {
+                let left = self.query(left, Some(&frame), None)?;
+                let right = self.query(right, Some(&frame), None)?;
+                let rows = combine(*op, *all, by, left, right, self.dialect);
+                let rows = rows.into_iter().map(|row| row.to_vec()).collect();
+                self.sorted(rows, &query.sort)
+            }
+        };
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        rows.drain(..offset.min(rows.len()));
+        if let Some(limit) = limit {
+            rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        }
+        let width = query.columns.len();
+        Ok(rows
+            .into_iter()
+            .map(|mut row| {
+                row.truncate(width);
+                Arc::from(row)
+            })
+            .collect())
+    }
+
+    /// The value of `LIMIT` or `OFFSET`; `None` is no limit.
+    pub(super) fn count(&mut self, expr: &Expr, frame: &Frame<'_>) -> Result<Option<u64>, Stop> {
+        let value = eval(expr, frame, self)?;
+        let sqlite = self.dialect == Dialect::Sqlite;
+        match &value {
+            // A negative limit of SQLite is none, a negative offset is 0.
+            Value::Int(i) => match u64::try_from(*i) {
+                Ok(count) => Ok(Some(count)),
+                Err(_) if sqlite => Ok(None),
+                Err(_) => Err(DbError::unsupported("a negative limit", None).into()),
+            },
+            other if sqlite => {
+                match crate::loose::value::number_of_text(&crate::loose::value::sqlite_text(other))
+                {
+                    (Value::Int(i), true) => Ok(u64::try_from(i).ok()),
+                    _ => Err(crate::loose::errors::sqlite(20, "datatype mismatch").into()),
+                }
+            }
+            other => Ok(as_int_rounded(other).and_then(|i| u64::try_from(i).ok())),
+        }
+    }
+
+    fn sorted(&self, mut rows: Vec<Targets>, sort: &[SortKey]) -> Vec<Targets> {
+        if !sort.is_empty() {
+            rows.sort_by(|a, b| compare_targets(sort, a, b));
+        }
+        rows
+    }
+
+    fn select(
+        &mut self,
+        select: &Select,
+        query: &Query,
+        outer: Option<&Frame<'_>>,
+        wanted: Option<u64>,
+    ) -> Result<Vec<Targets>, Stop> {
+        let plain = select.grouping.is_none() && select.windows.is_empty();
+        let streams = plain && select.distinct.is_none();
+        // The engine may deliver the order itself only if nothing stands between.
+        let order: Vec<SortKey> = match streams {
+            true => query.sort.iter().map(|key| resolved(key, select)).collect(),
+            false => Vec::new(),
+        };
+        let purposes = vec![Purpose::Read; select.source.range.len()];
+        let ask = Ask {
+            source: &select.source,
+            purposes: &purposes,
+            order: &order,
+            limit: wanted.filter(|_| streams),
+            with: &query.with,
+        };
+        let choice = match select.source.from {
+            Some(_) => self.choose(&ask, outer)?,
+            None => Choice {
+                order: Vec::new(),
+                access: Vec::new(),
+                sorted: true,
+            },
+        };
+        let sorted = query.sort.is_empty() || (streams && choice.sorted);
+        if !plain {
+            let rows = self.grouped(select, query, &ask, &choice, outer)?;
+            let rows = self.distinct(rows, select);
+            return Ok(self.sorted(rows, &query.sort));
+        }
+        let stop_at = wanted.filter(|_| sorted && select.distinct.is_none());
+        let mut rows: Vec<Targets> = Vec::new();
+        self.join(&ask, &choice, outer, &mut |executor, current| {
+            let frame = Frame {
+                with: &query.with,
+                ..Frame::of_rows(&current.tuples, outer)
+            };
+            let row = executor.values(&select.targets, &frame)?;
+            rows.push(row);
+            Ok(stop_at.is_none_or(|stop| (rows.len() as u64) < stop))
+        })?;
+        let rows = self.distinct(rows, select);
+        Ok(match sorted {
+            true => rows,
+            false => self.sorted(rows, &query.sort),
+        })
+    }
+
+    /// Groups and windows over joined rows.
+    fn grouped(
+        &mut self,
+        select: &Select,
+        query: &Query,
+        ask: &Ask<'_>,
+        choice: &Choice,
+        outer: Option<&Frame<'_>>,
+    ) -> Result<Vec<Targets>, Stop> {
+        // What each output row is computed from: rows of the source, or the values of a group.
+        let mut inputs = Vec::new();
+        match &select.grouping {
+            Some(grouping) => {
+                let groups = self.groups(grouping, ask, choice, outer)?;
+                for group in groups {
+                    let frame = Frame {
+                        group: &group,
+                        with: &query.with,
+                        ..Frame::empty(outer)
+                    };
+                    let keep = match &grouping.having {
+                        Some(having) => test(having, &frame, self)?,
+                        None => true,
+                    };
+                    if keep {
+                        inputs.push((Vec::new(), group));
+                    }
+                }
+            }
+            None => self.join(ask, choice, outer, &mut |_, current| {
+                inputs.push((current.tuples.clone(), Vec::new()));
+                Ok(true)
+            })?,
+        }
+        let windows = self.windows(&select.windows, &inputs, &query.with, outer)?;
+        let mut rows = Vec::new();
+        for (i, (tuples, group)) in inputs.iter().enumerate() {
+            let frame = Frame {
+                rows: tuples,
+                group,
+                windows: &windows[i],
+                with: &query.with,
+                outer,
+            };
+            rows.push(self.values(&select.targets, &frame)?);
+        }
+        Ok(rows)
+    }
+
+    fn distinct(&self, rows: Vec<Targets>, select: &Select) -> Vec<Targets> {
+        let Some(by) = &select.distinct else {
+            return rows;
+        };
+        let mut kept: Vec<Targets> = Vec::new();
+        for row in rows {
+            if !kept.iter().any(|other| same(by, other, &row)) {
+                kept.push(row);
+            }
+        }
+        kept
+    }
+}
+
+/// A sort key with its target put in.
+fn resolved(key: &SortKey, select: &Select) -> SortKey {
+    let by = match &key.by {
+        SortBy::Target(target) => SortBy::Expr(select.targets[*target].clone()),
+        other => other.clone(),
+    };
+    SortKey { by, ..key.clone() }
+}
+
+/// Compares two values in the direction of a sort key.
+pub(super) fn compare_key(key: &SortKey, a: &Value, b: &Value) -> Ordering {
+    let nulls = a.is_null() != b.is_null();
+    let ordering = compare(key.comparison, a, b);
+    match key.descending != (nulls && key.nulls_flipped) {
+        true => ordering.reverse(),
+        false => ordering,
+    }
+}
+
+fn compare_targets(sort: &[SortKey], a: &[Value], b: &[Value]) -> Ordering {
+    for key in sort {
+        let SortBy::Target(target) = key.by else {
+            continue;
+        };
+        let ordering = compare_key(key, &a[target], &b[target]);
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+    }
+    Ordering::Equal
+}
+
+fn same(by: &[Comparison], a: &[Value], b: &[Value]) -> bool {
+    by.iter()
+        .zip(a.iter().zip(b))
+        .all(|(by, (a, b))| compare(*by, a, b) == Ordering::Equal)
+}
+
+/// The first of each set of equal rows.
+pub(super) fn distinct_rows(rows: Vec<Row>, by: &[Comparison]) -> Vec<Row> {
+    let mut kept: Vec<Row> = Vec::new();
+    for row in rows {
+        if !kept.iter().any(|other| same(by, other, &row)) {
+            kept.push(row);
+        }
+    }
+    kept
+}
+
+/// A set operation. SQLite sorts the rows of all but `UNION ALL`.
+fn combine(
+    op: SetOp,
+    all: bool,
+    by: &[Comparison],
+    left: Vec<Row>,
+    right: Vec<Row>,
+    dialect: Dialect,
+) -> Vec<Row> {
+    if all && op == SetOp::Union {
+        return left.into_iter().chain(right).collect();
+    }
+    let mut rows = match op {
+        SetOp::Union => distinct_rows(left.into_iter().chain(right).collect(), by),
+        SetOp::Intersect | SetOp::Except if all => {
+            let mut others = right;
+            let mut kept = Vec::new();
+            for row in left {
+                let found = others.iter().position(|other| same(by, other, &row));
+                if let Some(found) = found {
+                    others.remove(found);
+                }
+                if found.is_some() == (op == SetOp::Intersect) {
+                    kept.push(row);
+                }
+            }
+            return kept;
+        }
+        SetOp::Intersect | SetOp::Except => {
+            let wanted = op == SetOp::Intersect;
+            let has = |row: &Row| right.iter().any(|other| same(by, other, row)) == wanted;
+            distinct_rows(left.into_iter().filter(has).collect(), by)
+        }
+    };
+    if dialect == Dialect::Sqlite {
+        rows.sort_by(|a, b| {
+            let orders = by.iter().zip(a.iter().zip(b.iter()));
+            orders
+                .map(|(by, (a, b))| compare(*by, a, b))
+                .find(|ordering| *ordering != Ordering::Equal)
+                .unwrap_or(Ordering::Equal)
+        });
+    }
+    rows
+}
