@@ -312,6 +312,7 @@ impl Store {
             xmin,
             holders: Vec::new(),
             death: None,
+            speculative: false,
             next: None,
             prev,
         };

@@ -112,6 +112,8 @@ pub struct Version {
     /// Its committed end, if it has one that some snapshot does not see yet, or that somebody's lock
     /// keeps.
     pub death: Option<Death>,
+    /// `ON CONFLICT` has inserted it and not yet made sure of its keys.
+    pub speculative: bool,
     /// The version that replaced it, if it was updated (by a transaction committed or in progress).
     pub next: Option<VersionId>,
     /// The version that it replaced, while that exists.
@@ -185,6 +187,7 @@ impl Version {
         if self.is_at_rest() {
             return;
         }
+        self.speculative.hash(digest);
         match self.birth {
             Birth::Settled => digest.word(0),
             Birth::Committed(csn) => digest_commit(world, csn, digest),

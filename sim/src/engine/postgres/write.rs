@@ -344,6 +344,21 @@ impl Store {
         self.index_insert(run, index, key, version)
     }
 
+    /// Says that a version was inserted speculatively, or that it is sure now.
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub fn set_speculative(&mut self, run: &mut Run, version: VersionId, speculative: bool) {
+        match run.replay() {
+            Some(Entry::Done) => {}
+            Some(other) => panic!("the journal has {other:?} where a speculation is noted"),
+            None => {
+                self.version_mut(version).speculative = speculative;
+                run.record(Entry::Done);
+            }
+        }
+    }
+
     /// The version that has a key now, whoever made it, and whether that depends on how another
     /// transaction ends. Does not wait.
     ///
@@ -503,6 +518,13 @@ impl Store {
             match self.find_key(run.session, index, key, except) {
                 Found::Free => break UniqueCheck::Unique,
                 Found::Taken(version) => break UniqueCheck::Conflict(version),
+                Found::Depends(_, version) if self.version(version).speculative => {
+                    return Err(rowlock_model::DbError::unsupported(
+                        "waiting for a speculative insertion in the middle",
+                        None,
+                    )
+                    .into());
+                }
                 Found::Depends(xid, _) => {
                     if !self.wait_for_xid(run.session, xid, [add, None]) {
                         return Err(run.suspend(Suspended::Unique(UniqueState)));

@@ -171,6 +171,7 @@ impl Exec<'_> {
         let version = self
             .store
             .insert(&mut self.run, &self.snapshot, table.id, Row::clone(row));
+        self.store.set_speculative(&mut self.run, version, true);
         if self
             .index_row(table, row, version, None, arbiters, around)?
             .is_some()
@@ -178,6 +179,7 @@ impl Exec<'_> {
             self.store.retract(&mut self.run, version);
             return Ok(None);
         }
+        self.store.set_speculative(&mut self.run, version, false);
         self.queue(table, Event::Insert(Row::clone(row)), version);
         self.after_row(table, Action::Insert, &[], None, Some(row))?;
         Ok(Some(version))
