@@ -88,6 +88,15 @@ pub(crate) struct Check {
     pub(crate) on: Vec<String>,
     #[command(flatten)]
     pub(crate) limits: Limits,
+    /// What need not be explored twice: `all`, `none`, or some of `sleep-sets`, `invisible-steps`,
+    /// `symmetry`, with commas between them
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "all",
+        env = "ROWLOCK_REDUCE"
+    )]
+    pub(crate) reduce: String,
     /// Seed of every random decision
     #[arg(long, value_name = "N", default_value_t = 1, env = "ROWLOCK_SEED")]
     pub(crate) seed: u64,

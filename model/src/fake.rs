@@ -67,7 +67,8 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FakeHost {
-    /// A host whose clock starts at `now_micros`. Connects are calls with the text `connect`.
+    /// A host whose clock starts at `now_micros`. Connects are calls with the text `connect`,
+    /// and closing a session is one with the text `close`.
     pub(crate) fn new<A: Into<Answer>>(
         now_micros: i64,
         mut answers: impl FnMut(&Call) -> A + Send + 'static,
@@ -256,11 +257,13 @@ impl Session for FakeSession {
     }
 
     async fn batch(&mut self, _sql: &str) -> Result<Batch, DbError> {
-        panic!("the claim library sends no scripts")
+        panic!("the code under test sends no scripts")
     }
 
     async fn close(self) -> Result<(), DbError> {
-        Ok(())
+        let (answer, until) = self.host.call(self.number, "close", &[]);
+        self.host.wait(until).await;
+        answer.result.map(drop)
     }
 }
 

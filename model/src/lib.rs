@@ -12,6 +12,7 @@ pub mod dialect;
 pub mod error;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fake;
+pub mod guard;
 pub mod outcome;
 pub mod retry;
 pub mod schedule;

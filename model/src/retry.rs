@@ -156,8 +156,8 @@ impl<S: Session> Session for Watched<'_, S> {
     }
 }
 
-/// The statements that begin a transaction.
-fn begin(dialect: Dialect, isolation: Option<Isolation>) -> Vec<String> {
+/// The statements that begin a transaction, at the session's default level if none is given.
+pub(crate) fn begin(dialect: Dialect, isolation: Option<Isolation>) -> Vec<String> {
     let level = isolation.map(|level| level.name().to_uppercase());
     match (dialect, level) {
         (Dialect::Postgres, None) => vec!["BEGIN".to_owned()],

@@ -184,6 +184,17 @@ impl Semaphore {
         }
     }
 
+    /// A permit if there is one now. Never overtakes those who wait: while somebody does, nothing is
+    /// free.
+    pub fn try_acquire(&self) -> Option<Permit<'_>> {
+        let taken = self.state.with(|state| {
+            let free = state.free > 0;
+            state.free -= usize::from(free);
+            free
+        });
+        taken.then_some(Permit(self))
+    }
+
     fn give_back(&self) {
         let woken = self.state.with(SemaphoreState::give_back);
         if let Some(waker) = woken {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::table::DeclarationError;
-use crate::{DbError, ErrorClass};
+use super::version::Version;
+use crate::{DbError, Dialect, ErrorClass};
 
 /// What was going on when the connection was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,7 +32,8 @@ pub enum ClaimError {
     /// second time. Do not settle again.
     #[error("the lease was lost")]
     LeaseLost,
-    /// Row-lock form: the row is not there any more, so the lock was not held.
+    /// Row-lock and advisory form: the row is not there any more, so the lock was not held, or
+    /// somebody does not heed it.
     #[error("the claimed row is gone")]
     RowGone,
     /// Row-lock form: the transaction had failed before, and `COMMIT` was answered by `ROLLBACK`.
@@ -46,6 +48,18 @@ pub enum ClaimError {
         doing: Doing,
         /// What the connection said.
         error: DbError,
+    },
+    /// The server is older than what the forms need; see [`super::check_server`].
+    #[error("{product} {found} is too old for the {form} form: it needs {floor} or newer")]
+    ServerTooOld {
+        /// Which database.
+        product: Dialect,
+        /// What the server calls itself.
+        found: Version,
+        /// The oldest one that will do.
+        floor: Version,
+        /// The form that was asked for.
+        form: &'static str,
     },
     /// The queue was closed.
     #[error("the queue is closed")]
@@ -93,9 +107,29 @@ impl ClaimError {
                 ..
             } => Next::TryAgain,
             ClaimError::Ambiguous { .. } => Next::PerhapsRedelivered,
-            ClaimError::Closed | ClaimError::Declaration(_) | ClaimError::Contents(_) => {
-                Next::GiveUp
-            }
+            ClaimError::Closed
+            | ClaimError::Declaration(_)
+            | ClaimError::Contents(_)
+            | ClaimError::ServerTooOld { .. } => Next::GiveUp,
+        }
+    }
+
+    /// Whether the connection is gone.
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            ClaimError::Ambiguous { .. } => true,
+            ClaimError::Database(error) => error.class == ErrorClass::ConnectionLost,
+            _ => false,
+        }
+    }
+
+    /// A settlement under a lock hit `rows` rows, and not one.
+    pub(super) fn hit(rows: u64) -> ClaimError {
+        match rows {
+            0 => ClaimError::RowGone,
+            rows => ClaimError::Contents(
+                format!("one settlement hit {rows} rows: the id is not unique").into(),
+            ),
         }
     }
 

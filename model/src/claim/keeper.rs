@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::lease::Shared;
-use crate::{ErrorClass, Host, Session};
+use super::pool::Pooled;
+use super::text::Values;
+use crate::{Dialect, ErrorClass, Host};
 
 /// Extends the leases of all deliveries that are held, every half lease, until it is aborted.
 ///
@@ -46,9 +48,13 @@ async fn round<H: Host>(shared: &Shared<H>) {
         values.id = Some(extension.id.clone());
         values.token = Some(extension.held);
         let host = shared.pool.host();
-        host.name_step("extend");
-        match session.exec(&statement.sql, &statement.bind(&values)).await {
-            Ok(reply) if reply.affected == 0 => {
+        match shared
+            .exec(&mut session, "extend", statement, &values)
+            .await
+        {
+            Ok(reply)
+                if reply.affected == 0 && !still_held(shared, &mut session, &values).await =>
+            {
                 host.note("lost", &[extension.id.clone(), "extend".into()]);
                 extension.lost();
             }
@@ -66,4 +72,18 @@ async fn round<H: Host>(shared: &Shared<H>) {
         }
     }
     session.put_back();
+}
+
+/// Whether the lease is held although its extension hit no row: a client of MySQL or MariaDB that
+/// counts changed rows is told 0 where the end of the lease is what it was.
+async fn still_held<H: Host>(shared: &Shared<H>, session: &mut Pooled<H>, values: &Values) -> bool {
+    if !matches!(shared.dialect, Dialect::MySql | Dialect::MariaDb) {
+        return false;
+    }
+    let prove = &shared.statements.prove;
+    match shared.exec(session, "prove", prove, values).await {
+        Ok(reply) => !reply.rows.is_empty(),
+        // Not known: the token stays, and the next round asks again.
+        Err(_) => true,
+    }
 }

@@ -12,17 +12,20 @@
 
 use std::sync::Arc;
 
+use super::advisory::says_yes;
 use super::error::{ClaimError, Doing};
 use super::mutation::Mutation;
-use super::pool::Pool;
-use super::settle::{Job, Settlement};
+use super::pool::{Pool, Pooled};
+use super::queue_key;
+use super::settle::{Job, Settlement, commit, run_settlement, send_settlement};
 use super::slot::{Settling, SlotKey, Slots};
-use super::statements::{LeaseStatements, Rules, fence_column};
-use super::table::{DeadLetter, Table};
-use super::text::Values;
+use super::statements::{FifoGuard, LeaseClaim, LeaseStatements, Rules, fence_column};
+use super::table::{Form, Table};
+use super::text::{Statement, Values};
 use super::token::{Clock, LeaseLength, Token, TokenRule};
+use crate::retry::begin;
 use crate::sync::Lock;
-use crate::{Dialect, ErrorClass, Host, Session, Task, Value};
+use crate::{DbError, Dialect, ErrorClass, Host, Isolation, Reply, Session, Task, Value};
 
 /// The settings of a lease queue.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +38,9 @@ pub struct LeaseOptions {
     pub clock: Clock,
     /// The group to claim from, for tables with a group column.
     pub group: Option<Value>,
+    /// The queue is FIFO: only its first unfinished row is claimed, and only while no row of it has
+    /// a lease that runs. A queue is the rows of one group, or the table.
+    pub fifo: Option<FifoGuard>,
     /// Do not extend leases: handlers are done within one, or lose it.
     pub without_keeper: bool,
     /// A deliberate mistake, for checkers only.
@@ -55,6 +61,7 @@ pub(super) struct Shared<H: Host> {
     pub(super) statements: LeaseStatements,
     pub(super) slots: Slots,
     pub(super) options: LeaseOptions,
+    pub(super) dialect: Dialect,
     table: Table,
     fence: Option<Arc<str>>,
     closed: Lock<bool>,
@@ -63,19 +70,28 @@ pub(super) struct Shared<H: Host> {
 impl<H: Host> Shared<H> {
     /// Values that do not depend on a row.
     pub(super) fn values(&self, now_micros: i64) -> Values {
-        let dead_group = match &self.table.dead_letter {
-            Some(DeadLetter::Group(group)) => Some(Value::Text(Arc::clone(group))),
-            _ => None,
-        };
         Values {
-            instants: self.table.instants,
+            instants: self.table.instants_on(self.dialect),
             now_micros,
             expiry_micros: self.options.lease.expiry(now_micros),
             lease_micros: self.options.lease.as_micros(),
             group: self.options.group.clone(),
-            dead_group,
+            dead_group: self.table.dead_group().cloned().map(Value::Text),
+            queue_key: Some(queue_key(&self.table, self.options.group.as_ref())),
             ..Values::default()
         }
+    }
+
+    /// Sends a statement under the name of a step.
+    pub(super) async fn exec(
+        &self,
+        session: &mut Pooled<H>,
+        step: &str,
+        statement: &Statement,
+        values: &Values,
+    ) -> Result<Reply, DbError> {
+        self.pool.host().name_step(step);
+        session.exec(&statement.sql, &statement.bind(values)).await
     }
 
     /// The token of a job just claimed.
@@ -100,9 +116,11 @@ impl<H: Host> Lease<H> {
         options: LeaseOptions,
     ) -> Result<Lease<H>, ClaimError> {
         let rules = Rules {
-            token: Some(options.token),
+            token: options.token,
             clock: options.clock,
+            fifo: options.fifo,
             mutation: options.mutation,
+            ..Rules::of(Form::Lease)
         };
         let statements = LeaseStatements::new(dialect, &table, rules)?;
         let fence = fence_column(&table, options.token)?.cloned();
@@ -111,6 +129,7 @@ impl<H: Host> Lease<H> {
             statements,
             slots: Slots::default(),
             options,
+            dialect,
             table,
             fence,
             closed: Lock::new(false),
@@ -142,20 +161,20 @@ impl<H: Host> Lease<H> {
         };
         let mut values = shared.values(now);
         values.limit = i64::from(limit);
-        let statement = &shared.statements.claim;
-        host.name_step("claim");
-        let reply = session.exec(&statement.sql, &statement.bind(&values)).await;
-        let reply = match reply {
-            Ok(reply) => reply,
+        let claimed = self.take(&mut session, &mut values).await;
+        let jobs = match claimed {
+            Ok(jobs) => {
+                session.put_back();
+                jobs
+            }
             Err(error) => {
-                if error.class != ErrorClass::ConnectionLost {
+                // A connection on which a guard or a transaction may be left is closed.
+                if matches!(&error, ClaimError::Database(_)) && self.is_one_statement() {
                     session.put_back();
                 }
-                return Err(ClaimError::of(Doing::Claim, error));
+                return Err(error);
             }
         };
-        session.put_back();
-        let jobs = Job::read(&reply, &shared.table, shared.fence.as_ref())?;
         let deliver = |job: Job| {
             let token = shared.token(&job, values.expiry_micros);
             let slot = shared.slots.insert(job.id().clone(), token);
@@ -171,6 +190,94 @@ impl<H: Host> Lease<H> {
             }
         };
         Ok(jobs.into_iter().map(deliver).collect())
+    }
+
+    fn is_one_statement(&self) -> bool {
+        let statements = &self.shared.statements;
+        statements.guard.is_none() && matches!(statements.claim, LeaseClaim::Single(_))
+    }
+
+    /// Runs the claim: as one statement where that is enough, otherwise in a transaction at READ
+    /// COMMITTED, behind the guard of a FIFO queue.
+    async fn take(
+        &self,
+        session: &mut Pooled<H>,
+        values: &mut Values,
+    ) -> Result<Vec<Job>, ClaimError> {
+        let shared = &self.shared;
+        if let (true, LeaseClaim::Single(claim)) =
+            (self.is_one_statement(), &shared.statements.claim)
+        {
+            let reply = shared.exec(session, "claim", claim, values).await;
+            let reply = reply.map_err(|error| ClaimError::of(Doing::Claim, error))?;
+            return Job::read(&reply, &shared.table, shared.fence.as_ref());
+        }
+        for statement in begin(shared.dialect, Some(Isolation::ReadCommitted)) {
+            shared.pool.host().name_step("begin");
+            let begun = session.exec(&statement, &[]).await;
+            begun.map_err(ClaimError::Database)?;
+        }
+        let jobs = match self.take_inside(session, values).await {
+            Ok(jobs) => jobs,
+            Err(error) => return Err(ClaimError::Database(error)),
+        };
+        let jobs = jobs.map_or_else(
+            || Ok(Vec::new()),
+            |reply| Job::read(&reply, &shared.table, shared.fence.as_ref()),
+        )?;
+        let jobs = match &shared.statements.claim {
+            LeaseClaim::Single(_) => jobs,
+            LeaseClaim::Stamped { stamp, .. } => {
+                let mut stamped = Vec::new();
+                for job in jobs {
+                    values.id = Some(job.id().clone());
+                    let reply = shared.exec(session, "stamp", stamp, values).await;
+                    if reply.map_err(ClaimError::Database)?.affected > 0 {
+                        stamped.push(job);
+                    }
+                }
+                stamped
+            }
+        };
+        match commit(shared.pool.host(), &mut **session).await {
+            Ok(()) => {}
+            Err(ClaimError::Ambiguous { error, .. }) => {
+                return Err(ClaimError::of(Doing::Claim, error));
+            }
+            Err(error) => return Err(error),
+        }
+        let release = shared.statements.guard.as_ref();
+        if let Some(release) = release.and_then(|guard| guard.release.as_ref()) {
+            // Answered 0 if the guard was not had; an error closes the connection, and so frees it.
+            let released = shared.exec(session, "unguard", release, values).await;
+            if released.is_err() {
+                session.close_when_dropped();
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// The guard and the choice of the rows, in a transaction; `None`: the queue is not free.
+    async fn take_inside(
+        &self,
+        session: &mut Pooled<H>,
+        values: &Values,
+    ) -> Result<Option<Reply>, DbError> {
+        let shared = &self.shared;
+        if let Some(guard) = &shared.statements.guard {
+            let reply = shared.exec(session, "guard", &guard.take, values).await?;
+            if !says_yes(&reply) {
+                return Ok(None);
+            }
+        }
+        let statement = match &shared.statements.claim {
+            LeaseClaim::Single(claim) => claim,
+            LeaseClaim::Stamped { lock, .. } => lock,
+        };
+        shared
+            .exec(session, "claim", statement, values)
+            .await
+            .map(Some)
     }
 
     /// Stops claiming and extending. Deliveries can still be settled while their leases last.
@@ -287,22 +394,50 @@ impl<H: Host> LeaseDelivery<H> {
         self.conclude(settling, settlement, answer)
     }
 
-    /// Sends a settlement on a connection of the pool.
+    /// Proves inside a transaction that the caller has open in `session` that the lease is held, and
+    /// keeps it from being taken until that transaction ends. For settlements in the caller's own
+    /// words, which name no token: prove first, then settle, then commit, then
+    /// [`forget`](Self::forget).
+    ///
+    /// # Errors
+    /// [`ClaimError::LeaseLost`]; or what the database answered.
+    pub async fn prove_in<S: Session>(&mut self, session: &mut S) -> Result<(), ClaimError> {
+        let shared = Arc::clone(&self.shared);
+        let lost = |_| ClaimError::LeaseLost;
+        let settling = shared.slots.settle_ahead(self.slot).map_err(lost)?;
+        let values = self.values(&settling, Settlement::Ack);
+        let statement = &shared.statements.prove;
+        shared.pool.host().name_step("prove");
+        match session.exec(&statement.sql, &statement.bind(&values)).await {
+            Ok(reply) if reply.rows.is_empty() => {
+                settling.lost();
+                Err(ClaimError::LeaseLost)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(ClaimError::of(Doing::Settle, error)),
+        }
+    }
+
+    /// Sends a settlement on a connection of the pool; how many rows it hit.
     async fn send_pooled(
         &self,
         settling: &Settling<'_>,
         settlement: Settlement,
     ) -> Result<u64, ClaimError> {
-        let pool = &self.shared.pool;
-        let mut session = pool.acquire().await.map_err(ClaimError::Connect)?;
-        let answer = self.send(&mut *session, settling, settlement).await;
-        if !matches!(answer, Err(ClaimError::Ambiguous { .. })) {
+        let shared = &self.shared;
+        let statements = shared.statements.settle.statements(settlement)?;
+        let mut session = shared.pool.acquire().await.map_err(ClaimError::Connect)?;
+        let values = self.values(settling, settlement);
+        let host = shared.pool.host();
+        let answer =
+            send_settlement(host, &mut *session, statements, &values, settlement, false).await;
+        if !matches!(&answer, Err(error) if error.is_lost()) {
             session.put_back();
         }
-        answer
+        Ok(answer?.unwrap_or(1))
     }
 
-    /// Sends a settlement; how many rows it hit.
+    /// Sends a settlement in the caller's transaction; how many rows it hit.
     async fn send<S: Session>(
         &self,
         session: &mut S,
@@ -310,21 +445,23 @@ impl<H: Host> LeaseDelivery<H> {
         settlement: Settlement,
     ) -> Result<u64, ClaimError> {
         let shared = &self.shared;
-        let Some(statement) = shared.statements.settle.statement(settlement)? else {
-            return Ok(1);
-        };
+        let statements = shared.statements.settle.statements(settlement)?;
+        let values = self.values(settling, settlement);
         let host = shared.pool.host();
-        let mut values = shared.values(host.now_micros());
-        values.id = Some(settling.id.clone());
-        values.token = Some(settling.token);
-        if let Settlement::RetryAfter(delay) = settlement {
-            values.retry_in_micros = i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 2);
-        }
-        host.name_step(settlement.name());
-        match session.exec(&statement.sql, &statement.bind(&values)).await {
-            Ok(reply) => Ok(reply.affected),
+        match run_settlement(host, session, statements, &values, settlement).await {
+            Ok(rows) => Ok(rows.unwrap_or(1)),
             Err(error) => Err(ClaimError::of(Doing::Settle, error)),
         }
+    }
+
+    /// The values of a settlement.
+    fn values(&self, settling: &Settling<'_>, settlement: Settlement) -> Values {
+        let shared = &self.shared;
+        let mut values = shared.values(shared.pool.host().now_micros());
+        values.id = Some(settling.id.clone());
+        values.token = Some(settling.token);
+        values.retry(settlement);
+        values
     }
 
     /// What the answer to a settlement means for the delivery.
@@ -352,9 +489,7 @@ impl<H: Host> LeaseDelivery<H> {
         settling.done();
         self.open = false;
         match answer {
-            Ok(rows @ 2..) => Err(ClaimError::Contents(
-                format!("one settlement hit {rows} rows: the id is not unique").into(),
-            )),
+            Ok(rows @ 2..) => Err(ClaimError::hit(rows)),
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         }
@@ -398,7 +533,7 @@ async fn release<H: Host>(shared: Arc<Shared<H>>, slot: SlotKey) {
         return shared.slots.free(slot);
     };
     if let Ok(mut session) = shared.pool.acquire().await
-        && let Ok(Some(statement)) = shared.statements.settle.statement(Settlement::Retry)
+        && let Ok([statement, ..]) = shared.statements.settle.statements(Settlement::Retry)
     {
         let mut values = shared.values(shared.pool.host().now_micros());
         values.id = Some(settling.id.clone());

@@ -27,11 +27,24 @@ pub enum Mutation {
     ClaimWithoutLock,
     /// Row-lock form: believe that `COMMIT` commits, whatever its answer.
     IgnoreCommitTag,
+    /// FIFO queue: look for the head without a guard. A row inserted in front of a head in work is
+    /// the next claimer's head.
+    FifoWithoutGuard,
+    /// FIFO queue on PostgreSQL: lock the name of the table as this service happens to spell it.
+    FifoKeyAsDescribed,
+    /// Advisory form: do not look again once the lock is had. The row may have been settled between
+    /// the choice and the lock, and is taken again.
+    TakeWithoutCheck,
+    /// Advisory form: give the lock back before the settlement is stored.
+    UnlockBeforeSettle,
+    /// Advisory form: give the connection back to the pool whatever the unlock answered, or without
+    /// unlocking at all where it fails.
+    IgnoreUnlock,
 }
 
 impl Mutation {
     /// Every mutation with the name that scenario files use.
-    pub const NAMED: [(&'static str, Mutation); 8] = [
+    pub const NAMED: [(&'static str, Mutation); 13] = [
         ("settle-without-token", Mutation::SettleWithoutToken),
         ("extend-without-token", Mutation::ExtendWithoutToken),
         ("claim-without-lease", Mutation::ClaimWithoutLease),
@@ -43,6 +56,11 @@ impl Mutation {
         ("clock-before-connection", Mutation::ClockBeforeConnection),
         ("claim-without-lock", Mutation::ClaimWithoutLock),
         ("ignore-commit-tag", Mutation::IgnoreCommitTag),
+        ("fifo-without-guard", Mutation::FifoWithoutGuard),
+        ("fifo-key-as-described", Mutation::FifoKeyAsDescribed),
+        ("take-without-check", Mutation::TakeWithoutCheck),
+        ("unlock-before-settle", Mutation::UnlockBeforeSettle),
+        ("ignore-unlock", Mutation::IgnoreUnlock),
     ];
 
     /// The name that scenario files use.

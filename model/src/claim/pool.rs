@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use crate::sync::{Lock, Semaphore};
+use crate::sync::{Lock, Permit, Semaphore};
 use crate::{DbError, Host};
 
 /// Connections that are used again, at most so many at a time, served in the order of arrival.
@@ -67,6 +67,21 @@ impl<H: Host> Pool<H> {
     /// What connecting answered.
     pub async fn acquire(&self) -> Result<Pooled<H>, DbError> {
         let permit = self.inner.permits.acquire().await;
+        self.open(permit).await
+    }
+
+    /// A connection if one may be had without waiting for somebody to give his back.
+    ///
+    /// # Errors
+    /// What connecting answered.
+    pub async fn try_acquire(&self) -> Result<Option<Pooled<H>>, DbError> {
+        match self.inner.permits.try_acquire() {
+            Some(permit) => self.open(permit).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn open(&self, permit: Permit<'_>) -> Result<Pooled<H>, DbError> {
         let session = match self.inner.idle.with(Vec::pop) {
             Some(session) => session,
             None => self.inner.host.connect().await?,
@@ -75,6 +90,7 @@ impl<H: Host> Pool<H> {
         Ok(Pooled {
             session: Some(session),
             pool: Arc::clone(&self.inner),
+            tainted: false,
         })
     }
 }
@@ -84,6 +100,8 @@ pub struct Pooled<H: Host> {
     /// Empty only between `put_back` and the drop that follows.
     session: Option<H::Session>,
     pool: Arc<Inner<H>>,
+    /// Not to be used by anybody else.
+    tainted: bool,
 }
 
 impl<H: Host> Pooled<H> {
@@ -92,10 +110,17 @@ impl<H: Host> Pooled<H> {
         &self.pool.host
     }
 
+    /// Whatever comes: this connection is closed, and not given to the next user.
+    pub(super) fn close_when_dropped(&mut self) {
+        self.tainted = true;
+    }
+
     /// Gives the connection to the next user. Only for one without transaction, locks and
     /// statements on their way.
     pub fn put_back(mut self) {
-        if let Some(session) = self.session.take() {
+        if let Some(session) = self.session.take()
+            && !self.tainted
+        {
             self.pool.idle.with(|idle| idle.push(session));
         }
     }

@@ -9,15 +9,17 @@
 
 use std::sync::Arc;
 
+use super::advisory::says_yes;
 use super::error::{ClaimError, Doing};
 use super::mutation::Mutation;
 use super::pool::{Pool, Pooled};
-use super::settle::{Job, Settlement};
-use super::statements::{RowLockStatements, Rules};
-use super::table::{DeadLetter, DeclarationError, Table};
-use super::text::Values;
+use super::queue_key;
+use super::settle::{Job, Settlement, run_settlement};
+use super::statements::{FifoGuard, RowLockStatements, Rules};
+use super::table::{DeclarationError, Form, Table};
+use super::text::{Statement, Values};
 use super::token::Clock;
-use crate::{DbError, Dialect, ErrorClass, Host, Isolation, Reply, Session, Value};
+use crate::{Dialect, Host, Isolation, Reply, Session, Value, retry};
 
 /// How the transaction of a claim begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -27,7 +29,7 @@ pub enum Transaction {
     /// or not, and at SERIALIZABLE a finished handler may find its commit refused.
     #[default]
     ReadCommitted,
-    /// With a plain `BEGIN`: at the level that the database or the session has as its default.
+    /// With a plain `BEGIN` or `START TRANSACTION`: at the level that the database or the session has as its default.
     DatabaseDefault,
     /// At this level. READ UNCOMMITTED is refused.
     At(Isolation),
@@ -46,6 +48,10 @@ pub struct RowLockOptions {
     /// is set right after the claim, and other settlements roll back to it first. For batches of
     /// one; a larger claim is refused, since its jobs share the transaction.
     pub undo_unless_acked: bool,
+    /// The queue is FIFO: only its first unfinished row is claimed, and only while no other one is
+    /// in work. A queue is the rows of one group, or the table. Only at READ COMMITTED: a higher
+    /// level would look for the head as it was before the guard was had.
+    pub fifo: Option<FifoGuard>,
     /// A deliberate mistake, for checkers only.
     pub mutation: Option<Mutation>,
 }
@@ -57,7 +63,8 @@ pub struct RowLock<H: Host> {
 
 struct Shared<H: Host> {
     pool: Pool<H>,
-    begin: Arc<str>,
+    dialect: Dialect,
+    begin: Vec<String>,
     statements: RowLockStatements,
     options: RowLockOptions,
     table: Table,
@@ -68,34 +75,31 @@ const ROLLBACK_TO: &str = "ROLLBACK TO SAVEPOINT claimed";
 
 impl<H: Host> Shared<H> {
     fn values(&self) -> Values {
-        let dead_group = match &self.table.dead_letter {
-            Some(DeadLetter::Group(group)) => Some(Value::Text(Arc::clone(group))),
-            _ => None,
-        };
         Values {
-            instants: self.table.instants,
+            instants: self.table.instants_on(self.dialect),
             now_micros: self.pool.host().now_micros(),
             group: self.options.group.clone(),
-            dead_group,
+            dead_group: self.table.dead_group().cloned().map(Value::Text),
+            queue_key: Some(queue_key(&self.table, self.options.group.as_ref())),
             ..Values::default()
         }
     }
 }
 
-/// The statement that begins a transaction.
-fn begin(transaction: Transaction) -> Result<Arc<str>, DeclarationError> {
-    let level = match transaction {
-        Transaction::ReadCommitted => Isolation::ReadCommitted,
-        Transaction::DatabaseDefault => return Ok("BEGIN".into()),
+/// The statements that begin a transaction.
+fn begin(dialect: Dialect, options: &RowLockOptions) -> Result<Vec<String>, DeclarationError> {
+    let refused = |why: &str| Err(DeclarationError::Refused(why.into()));
+    match options.transaction {
         Transaction::At(Isolation::ReadUncommitted) => {
-            return Err(DeclarationError::Refused(
-                "the row-lock form is refused at READ UNCOMMITTED".into(),
-            ));
+            refused("the row-lock form is refused at READ UNCOMMITTED")
         }
-        Transaction::At(level) => level,
-    };
-    let level = level.name().to_uppercase();
-    Ok(format!("BEGIN ISOLATION LEVEL {level}").into())
+        Transaction::ReadCommitted | Transaction::At(Isolation::ReadCommitted) => {
+            Ok(retry::begin(dialect, Some(Isolation::ReadCommitted)))
+        }
+        _ if options.fifo.is_some() => refused("a FIFO queue is claimed at READ COMMITTED"),
+        Transaction::At(level) => Ok(retry::begin(dialect, Some(level))),
+        Transaction::DatabaseDefault => Ok(retry::begin(dialect, None)),
+    }
 }
 
 impl<H: Host> RowLock<H> {
@@ -110,14 +114,16 @@ impl<H: Host> RowLock<H> {
         options: RowLockOptions,
     ) -> Result<RowLock<H>, ClaimError> {
         let rules = Rules {
-            token: None,
             clock: options.clock,
+            fifo: options.fifo,
             mutation: options.mutation,
+            ..Rules::of(Form::RowLock)
         };
         Ok(RowLock {
             shared: Arc::new(Shared {
                 statements: RowLockStatements::new(dialect, &table, rules)?,
-                begin: begin(options.transaction)?,
+                begin: begin(dialect, &options)?,
+                dialect,
                 pool,
                 options,
                 table,
@@ -137,7 +143,10 @@ impl<H: Host> RowLock<H> {
             )));
         }
         let session = shared.pool.acquire().await.map_err(ClaimError::Connect)?;
-        let mut open = Open { session };
+        let mut open = Open {
+            session,
+            release: None,
+        };
         let claimed = self.lock_rows(&mut open, limit).await;
         match claimed {
             Ok(jobs) if !jobs.is_empty() => Ok(Some(RowLockBatch {
@@ -161,9 +170,26 @@ impl<H: Host> RowLock<H> {
 
     async fn lock_rows(&self, open: &mut Open<H>, limit: u32) -> Result<Vec<Job>, ClaimError> {
         let shared = &self.shared;
-        open.exec(Doing::Claim, "begin", &shared.begin, &[]).await?;
+        for statement in &shared.begin {
+            open.exec(Doing::Claim, "begin", statement, &[]).await?;
+        }
         let mut values = shared.values();
         values.limit = i64::from(limit);
+        if let Some(guard) = &shared.statements.guard {
+            // From here on the session may hold the guard.
+            open.release = guard
+                .release
+                .clone()
+                .map(|release| (release, values.clone()));
+            let take = &guard.take;
+            let reply = open
+                .exec(Doing::Claim, "guard", &take.sql, &take.bind(&values))
+                .await?;
+            if !says_yes(&reply) {
+                open.release = None;
+                return Ok(Vec::new());
+            }
+        }
         let claim = &shared.statements.claim;
         let reply = open
             .exec(Doing::Claim, "claim", &claim.sql, &claim.bind(&values))
@@ -193,6 +219,8 @@ impl<H: Host> std::fmt::Debug for RowLock<H> {
 /// A connection with an open transaction. Dropping it closes the connection, and so rolls back.
 struct Open<H: Host> {
     session: Pooled<H>,
+    /// What gives the guard of a FIFO queue back after the transaction, where its end does not.
+    release: Option<(Statement, Values)>,
 }
 
 impl<H: Host> Open<H> {
@@ -217,17 +245,31 @@ impl<H: Host> Open<H> {
     async fn roll_back(mut self) {
         self.session.host().name_step("rollback");
         if self.session.exec("ROLLBACK", &[]).await.is_ok() {
-            self.session.put_back();
+            self.put_back().await;
         }
     }
 
     /// Rolls back unless the connection is gone.
     async fn roll_back_after(self, error: &ClaimError) {
-        let gone = |error: &DbError| error.class == ErrorClass::ConnectionLost;
-        match error {
-            ClaimError::Database(error) | ClaimError::Ambiguous { error, .. } if gone(error) => {}
-            _ => self.roll_back().await,
+        if !error.is_lost() {
+            self.roll_back().await;
         }
+    }
+
+    /// After the end of the transaction: gives the guard back, and the connection to the pool.
+    /// Unless the server confirms that the guard was held the connection is closed, which frees it.
+    async fn put_back(mut self) {
+        if let Some((release, values)) = self.release.take() {
+            self.session.host().name_step("unguard");
+            let reply = self
+                .session
+                .exec(&release.sql, &release.bind(&values))
+                .await;
+            if !reply.is_ok_and(|reply| says_yes(&reply)) {
+                return;
+            }
+        }
+        self.session.put_back();
     }
 }
 
@@ -277,8 +319,8 @@ impl<H: Host> RowLockBatch<H> {
         };
         let mut open = self.open.take().ok_or(ClaimError::RolledBack)?;
         let shared = Arc::clone(&self.shared);
-        let statement = match shared.statements.settle.statement(settlement) {
-            Ok(statement) => statement,
+        let statements = match shared.statements.settle.statements(settlement) {
+            Ok(statements) => statements,
             Err(error) => {
                 self.open = Some(open);
                 return Err(error.into());
@@ -287,27 +329,20 @@ impl<H: Host> RowLockBatch<H> {
         let undo = shared.options.undo_unless_acked && settlement != Settlement::Ack;
         let mut values = shared.values();
         values.id = Some(job.id().clone());
-        if let Settlement::RetryAfter(delay) = settlement {
-            values.retry_in_micros = i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 2);
-        }
+        values.retry(settlement);
         // While the statement runs the connection belongs to this future: cancelled, it is closed.
         let result = async {
             if undo {
                 open.exec(Doing::Settle, "undo", ROLLBACK_TO, &[]).await?;
             }
-            let Some(statement) = statement else {
-                return Ok(false);
-            };
-            let args = statement.bind(&values);
-            let reply = open
-                .exec(Doing::Settle, settlement.name(), &statement.sql, &args)
-                .await?;
-            match reply.affected {
-                1 => Ok(true),
-                0 => Err(ClaimError::RowGone),
-                rows => Err(ClaimError::Contents(
-                    format!("one settlement hit {rows} rows: the id is not unique").into(),
-                )),
+            let host = shared.pool.host();
+            let session = &mut *open.session;
+            match run_settlement(host, session, statements, &values, settlement).await {
+                Ok(None) => Ok(false),
+                Ok(Some(1)) => Ok(true),
+                Ok(Some(rows)) => Err(ClaimError::hit(rows)),
+                // Nothing is stored before the commit: a lost connection rolls back.
+                Err(error) => Err(ClaimError::Database(error)),
             }
         }
         .await;
@@ -341,7 +376,7 @@ impl<H: Host> RowLockBatch<H> {
         }
         match open.exec(Doing::Commit, "commit", "COMMIT", &[]).await {
             Ok(reply) => {
-                open.session.put_back();
+                open.put_back().await;
                 // A server answers the COMMIT of a failed transaction with ROLLBACK, and calls
                 // that a success.
                 let ignore = self.shared.options.mutation == Some(Mutation::IgnoreCommitTag);

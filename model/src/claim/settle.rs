@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::error::ClaimError;
+use super::error::{ClaimError, Doing};
 use super::table::Table;
-use crate::{Column, Reply, Row, Value};
+use super::text::{Statement, Values};
+use crate::retry::begin;
+use crate::{Column, DbError, ErrorClass, Host, Reply, Row, Session, Value};
 
 /// What becomes of a claimed row.
 ///
-/// | | row-lock form | lease form |
+/// | | row-lock form | lease and advisory form |
 /// | --- | --- | --- |
 /// | ack, drop | deleted, or marked as processed | the same |
 /// | retry | free at once, attempt + 1 | free at once; the claim has counted |
@@ -99,5 +101,100 @@ impl Job {
             })
         };
         reply.rows.iter().map(job).collect()
+    }
+}
+
+/// Runs the statements of a settlement in a session as it is; how many rows the last one hit, or
+/// `None` if there is nothing to write.
+pub(super) async fn run_settlement<H: Host, S: Session>(
+    host: &H,
+    session: &mut S,
+    statements: &[Statement],
+    values: &Values,
+    settlement: Settlement,
+) -> Result<Option<u64>, DbError> {
+    let mut rows = None;
+    for statement in statements {
+        host.name_step(settlement.name());
+        let reply = session
+            .exec(&statement.sql, &statement.bind(values))
+            .await?;
+        rows = Some(reply.affected);
+    }
+    Ok(rows)
+}
+
+/// Settles in a session of our own and stores that; how many rows were hit, or `None` if there was
+/// nothing to write.
+///
+/// Where a transaction is open (`in_transaction`), an ack ends it, and any other settlement rolls
+/// it back first. More than one statement, or one in a transaction, is stored only if it hit
+/// exactly one row.
+pub(super) async fn send_settlement<H: Host, S: Session>(
+    host: &H,
+    session: &mut S,
+    statements: &[Statement],
+    values: &Values,
+    settlement: Settlement,
+    in_transaction: bool,
+) -> Result<Option<u64>, ClaimError> {
+    let mut open = in_transaction;
+    if open && settlement != Settlement::Ack {
+        host.name_step("undo");
+        let undone = session.exec("ROLLBACK", &[]).await;
+        undone.map_err(ClaimError::Database)?;
+        open = false;
+    }
+    if !open && statements.len() > 1 {
+        for statement in begin(session.dialect(), None) {
+            host.name_step("begin");
+            let begun = session.exec(&statement, &[]).await;
+            begun.map_err(ClaimError::Database)?;
+        }
+        open = true;
+    }
+    let result = run_settlement(host, session, statements, values, settlement).await;
+    if !open {
+        return result.map_err(|error| ClaimError::of(Doing::Settle, error));
+    }
+    match result {
+        Ok(rows @ (None | Some(1))) => {
+            commit(host, session).await?;
+            Ok(rows)
+        }
+        Ok(rows) => {
+            host.name_step("rollback");
+            let undone = session.exec("ROLLBACK", &[]).await;
+            undone.map_err(ClaimError::Database)?;
+            Ok(rows)
+        }
+        Err(error) => {
+            if error.class != ErrorClass::ConnectionLost {
+                host.name_step("rollback");
+                // If that fails as well, the caller closes the connection.
+                let _ = session.exec("ROLLBACK", &[]).await;
+            }
+            Err(ClaimError::Database(error))
+        }
+    }
+}
+
+/// Commits; an answer of `ROLLBACK` is a failure.
+pub(super) async fn commit<H: Host, S: Session>(
+    host: &H,
+    session: &mut S,
+) -> Result<(), ClaimError> {
+    host.name_step("commit");
+    match session.exec("COMMIT", &[]).await {
+        Ok(reply) if &*reply.tag == "ROLLBACK" => Err(ClaimError::RolledBack),
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let lost = error.class == ErrorClass::ConnectionLost;
+            if !lost {
+                host.name_step("rollback");
+                let _ = session.exec("ROLLBACK", &[]).await;
+            }
+            Err(ClaimError::of(Doing::Commit, error))
+        }
     }
 }

@@ -10,8 +10,60 @@ pub enum InstantType {
     /// `timestamp with time zone` (PostgreSQL `timestamptz`).
     #[default]
     WithTimeZone,
-    /// `timestamp` without time zone, holding UTC.
+    /// `timestamp` without time zone, holding UTC (MySQL and MariaDB: `DATETIME`, whatever its
+    /// fraction: ends of leases are whole seconds).
     WithoutTimeZone,
+    /// An integer: microseconds since 1970-01-01 00:00:00 UTC.
+    Microseconds,
+}
+
+impl InstantType {
+    /// The type that is meant where a table does not say: `timestamptz` on PostgreSQL, `DATETIME`
+    /// on MySQL and MariaDB, an integer on SQLite.
+    fn usual(dialect: Dialect) -> InstantType {
+        match dialect {
+            Dialect::Postgres => InstantType::WithTimeZone,
+            Dialect::MySql | Dialect::MariaDb => InstantType::WithoutTimeZone,
+            Dialect::Sqlite => InstantType::Microseconds,
+        }
+    }
+}
+
+/// How rows are claimed; follows from the description of the table ([`Table::form`]).
+///
+/// | form | named in the table | what holds a row | what returns it after a crash |
+/// | --- | --- | --- | --- |
+/// | row lock | nothing | a row lock of an open transaction | the end of the connection |
+/// | lease | `locked_until` | an instant in the row | time |
+/// | advisory | `advisory_lock` | a lock of a session on a key | the end of the connection |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Form {
+    /// [`super::RowLock`].
+    RowLock,
+    /// [`super::Lease`].
+    Lease,
+    /// [`super::Advisory`].
+    Advisory,
+}
+
+impl Form {
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Form::RowLock => "row lock",
+            Form::Lease => "lease",
+            Form::Advisory => "advisory",
+        }
+    }
+}
+
+/// A piece of the text of an advisory key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum KeyPart {
+    /// The same in every row.
+    Text(Arc<str>),
+    /// The value of a column.
+    Column(Arc<str>),
 }
 
 /// What a column of the table is for. Only the id is required.
@@ -39,8 +91,9 @@ pub struct Table {
     pub(super) locked_until: Option<Arc<str>>,
     pub(super) fence: Option<Arc<str>>,
     pub(super) payload: Vec<Arc<str>>,
-    pub(super) instants: InstantType,
+    pub(super) instants: Option<InstantType>,
     pub(super) dead_letter: Option<DeadLetter>,
+    pub(super) advisory_lock: Option<Arc<str>>,
 }
 
 /// Where dead letters go.
@@ -104,8 +157,9 @@ impl Table {
             locked_until: None,
             fence: None,
             payload: Vec::new(),
-            instants: InstantType::default(),
+            instants: None,
             dead_letter: None,
+            advisory_lock: None,
         }
     }
 
@@ -172,11 +226,70 @@ impl Table {
         self
     }
 
-    /// The type of the instants; with time zone if not said.
+    /// The type of the instants. If not said: `timestamptz` on PostgreSQL, `DATETIME` on MySQL and
+    /// MariaDB, [`InstantType::Microseconds`] on SQLite.
     #[must_use]
     pub fn instants(mut self, instants: InstantType) -> Table {
-        self.instants = instants;
+        self.instants = Some(instants);
         self
+    }
+
+    /// Rows are claimed by an advisory lock on this text, in which `{column}` stands for the value
+    /// of a column: `"tenant-{tenant}"`. Rows with the same text exclude one another, in all tables
+    /// of the database.
+    #[must_use]
+    pub fn advisory_lock(mut self, key: impl Into<Arc<str>>) -> Table {
+        self.advisory_lock = Some(key.into());
+        self
+    }
+
+    /// How the rows of this table are claimed.
+    pub fn form(&self) -> Form {
+        match (&self.advisory_lock, &self.locked_until) {
+            (Some(_), _) => Form::Advisory,
+            (None, Some(_)) => Form::Lease,
+            (None, None) => Form::RowLock,
+        }
+    }
+
+    /// The type of the instants on `dialect`.
+    pub(super) fn instants_on(&self, dialect: Dialect) -> InstantType {
+        self.instants.unwrap_or(InstantType::usual(dialect))
+    }
+
+    /// The text of the advisory key in pieces.
+    pub(super) fn key_parts(&self) -> Result<Vec<KeyPart>, DeclarationError> {
+        let Some(key) = &self.advisory_lock else {
+            return Err(DeclarationError::Missing {
+                needs: "the advisory form",
+                role: "advisory_lock",
+            });
+        };
+        let malformed =
+            |why: &str| DeclarationError::Refused(format!("the advisory key `{key}` {why}").into());
+        let mut parts = Vec::new();
+        let mut rest = &**key;
+        while let Some(start) = rest.find(['{', '}']) {
+            let (text, from) = rest.split_at(start);
+            if !text.is_empty() {
+                parts.push(KeyPart::Text(text.into()));
+            }
+            let column = from
+                .strip_prefix('{')
+                .ok_or_else(|| malformed("closes a brace that is not open"))?;
+            let end = column
+                .find('}')
+                .ok_or_else(|| malformed("opens a brace and does not close it"))?;
+            parts.push(KeyPart::Column(column[..end].into()));
+            rest = &column[end + 1..];
+        }
+        if !rest.is_empty() {
+            parts.push(KeyPart::Text(rest.into()));
+        }
+        if parts.is_empty() {
+            return Err(malformed("is empty"));
+        }
+        Ok(parts)
     }
 
     /// Dead letters stay in the table, in this group.
@@ -213,6 +326,19 @@ impl Table {
                 });
             }
         }
+        self.validate_instants(dialect)?;
+        if self.advisory_lock.is_some() {
+            if self.locked_until.is_some() {
+                return Err(DeclarationError::Refused(
+                    "a table has leases or an advisory key, not both".into(),
+                ));
+            }
+            for part in self.key_parts()? {
+                if let KeyPart::Column(column) = part {
+                    identifier(&column, dialect)?;
+                }
+            }
+        }
         if matches!(self.dead_letter, Some(DeadLetter::Group(_))) && self.group.is_none() {
             return Err(DeclarationError::Missing {
                 needs: "a dead letter group",
@@ -220,6 +346,22 @@ impl Table {
             });
         }
         Ok(())
+    }
+
+    /// Whether the database has the type of the instants.
+    fn validate_instants(&self, dialect: Dialect) -> Result<(), DeclarationError> {
+        let why = match (dialect, self.instants_on(dialect)) {
+            (Dialect::Postgres, _)
+            | (_, InstantType::Microseconds)
+            | (Dialect::MySql | Dialect::MariaDb, InstantType::WithoutTimeZone) => return Ok(()),
+            (Dialect::MySql | Dialect::MariaDb, _) => {
+                "has no type for instants with a time zone that reads back as written in every \
+                 session; use DATETIME holding UTC (WithoutTimeZone), or Microseconds"
+            }
+            // Texts of different precision do not compare as instants do.
+            (Dialect::Sqlite, _) => "has no type for instants; use Microseconds",
+        };
+        Err(DeclarationError::Refused(format!("{dialect} {why}").into()))
     }
 
     /// Every column with its role.
@@ -241,6 +383,14 @@ impl Table {
             .chain(optional)
             .chain(payload)
             .collect()
+    }
+
+    /// The group of dead letters, where they stay in the table.
+    pub(super) fn dead_group(&self) -> Option<&Arc<str>> {
+        match &self.dead_letter {
+            Some(DeadLetter::Group(group)) => Some(group),
+            _ => None,
+        }
     }
 
     fn dead_table(&self) -> Option<&Arc<str>> {

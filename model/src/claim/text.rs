@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::settle::Settlement;
 use super::table::InstantType;
 use super::token::Token;
 use crate::{Dialect, Value};
@@ -13,8 +14,10 @@ pub(super) enum Arg {
     Now,
     /// The end of the lease that is being taken or extended.
     Expiry,
-    /// The length of the lease.
+    /// The length of the lease, an interval.
     Lease,
+    /// The length of the lease in microseconds, a number.
+    LeaseMicros,
     /// The group of the claimer.
     Group,
     /// How many rows at most.
@@ -27,10 +30,16 @@ pub(super) enum Arg {
     Fence,
     /// When the row is due again.
     RetryAt,
-    /// How long until the row is due again.
+    /// How long until the row is due again, an interval.
     RetryIn,
+    /// How long until the row is due again in microseconds, a number.
+    RetryMicros,
     /// The group of dead letters.
     DeadGroup,
+    /// The text of an advisory key.
+    Key,
+    /// The text that a FIFO queue locks.
+    QueueKey,
 }
 
 /// A statement text with what its placeholders stand for, in their order.
@@ -53,6 +62,8 @@ pub(super) struct Values {
     pub(super) id: Option<Value>,
     pub(super) token: Option<Token>,
     pub(super) dead_group: Option<Value>,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) queue_key: Option<Arc<str>>,
 }
 
 impl Values {
@@ -60,6 +71,14 @@ impl Values {
         match self.instants {
             InstantType::WithTimeZone => Value::TimestampTz(micros),
             InstantType::WithoutTimeZone => Value::Timestamp(micros),
+            InstantType::Microseconds => Value::Int(micros),
+        }
+    }
+
+    /// Sets what depends on the kind of a settlement.
+    pub(super) fn retry(&mut self, settlement: Settlement) {
+        if let Settlement::RetryAfter(delay) = settlement {
+            self.retry_in_micros = i64::try_from(delay.as_micros()).unwrap_or(i64::MAX / 2);
         }
     }
 
@@ -73,6 +92,7 @@ impl Values {
             Arg::Now => self.instant(self.now_micros),
             Arg::Expiry => self.instant(self.expiry_micros),
             Arg::Lease => interval(self.lease_micros),
+            Arg::LeaseMicros => Value::Int(self.lease_micros),
             Arg::Group => self.group.clone().unwrap_or(Value::Null),
             Arg::Limit => Value::Int(self.limit),
             Arg::Id => self.id.clone().unwrap_or(Value::Null),
@@ -85,7 +105,10 @@ impl Values {
                 .map_or(Value::Null, Value::Int),
             Arg::RetryAt => self.instant(self.now_micros.saturating_add(self.retry_in_micros)),
             Arg::RetryIn => interval(self.retry_in_micros),
+            Arg::RetryMicros => Value::Int(self.retry_in_micros),
             Arg::DeadGroup => self.dead_group.clone().unwrap_or(Value::Null),
+            Arg::Key => self.key.clone().map_or(Value::Null, Value::Text),
+            Arg::QueueKey => self.queue_key.clone().map_or(Value::Null, Value::Text),
         }
     }
 }
@@ -135,6 +158,12 @@ impl Writer {
         }
         self.sql.push(quote);
         self
+    }
+
+    /// A text as a literal. The caller makes sure that it has no backslash on MySQL and MariaDB,
+    /// where that is an escape.
+    pub(super) fn literal(&mut self, text: &str) -> &mut Writer {
+        self.raw("'").raw(&text.replace('\'', "''")).raw("'")
     }
 
     /// A column of the alias `alias`.

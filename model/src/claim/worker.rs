@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use super::advisory::Advisory;
 use super::error::{ClaimError, Next};
 use super::lease::Lease;
 use super::row_lock::RowLock;
@@ -87,5 +88,24 @@ pub async fn row_lock_round<H: Host>(
     }
     let claimed = round.claimed;
     round.count(claimed, batch.commit().await)?;
+    Ok(round)
+}
+
+/// One round of a worker of the advisory form: at most `limit` rows, one after the other.
+///
+/// # Errors
+/// The claim failed, or the table is not as described. What was claimed is given back.
+pub async fn advisory_round<H: Host>(
+    queue: &Advisory<H>,
+    limit: u32,
+    handler: &impl Handler,
+) -> Result<Round, ClaimError> {
+    let mut round = Round::default();
+    let deliveries = queue.claim(limit).await?;
+    round.claimed = deliveries.len() as u32;
+    for mut delivery in deliveries {
+        let settlement = handler.handle(delivery.job()).await;
+        round.count(1, delivery.settle(settlement).await)?;
+    }
     Ok(round)
 }

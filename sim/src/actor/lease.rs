@@ -2,11 +2,12 @@
 //!
 //! | parameter | default | meaning |
 //! | --- | --- | --- |
-//! | `table`, `id`, `attempt`, `locked_until`, `fence`, `priority`, `retry_after`, `processed_at` | `job`, `id`, `attempt`, `locked_until` | the table |
+//! | `table`, `schema`, `id`, `attempt`, `locked_until`, `fence`, `priority`, `retry_after`, `processed_at` | `job`, none, `id`, `attempt`, `locked_until` | the table |
 //! | `lease` | `"30s"` | how long a claim holds |
 //! | `token` | `"fenced"` | or `"expiry"`: what a settlement must match |
 //! | `clock` | `"host"` | or `"database"` |
 //! | `keeper` | `true` | whether leases are extended |
+//! | `fifo` | none | `"lock"` or `"counts"`: only the head, behind this guard |
 //! | `limit` | 1 | rows a claim |
 //! | `rounds` | 1 | claims of the process; 0: until one finds nothing |
 //! | `settle` | `"ack"` | or `"drop"`, `"retry"`, `"retry after 5s"` |
@@ -50,6 +51,7 @@ pub(super) fn process(label: &str, params: &mut Params<'_>) -> Result<ProcessSpe
             .unwrap_or_default(),
         token: params.word("token", &tokens)?.unwrap_or_default(),
         clock: params.clock()?,
+        fifo: params.fifo()?,
         without_keeper: !params.flag("keeper", true)?,
         mutation: params.mutation()?,
         ..LeaseOptions::default()

@@ -12,6 +12,7 @@
 //! the names that the library gives them (`claim`, `ack`, `extend`, ...). With an actor come the
 //! properties that its form promises, see [`rules`].
 
+mod advisory;
 mod lease;
 mod params;
 mod row_lock;
@@ -28,7 +29,7 @@ use crate::explore::{Explorer, ProcessSpec};
 use params::Params;
 
 /// The names of all actors.
-pub const NAMES: [&str; 2] = ["lease-worker", "row-lock-worker"];
+pub const NAMES: [&str; 3] = ["advisory-worker", "lease-worker", "row-lock-worker"];
 
 /// A scenario names an actor that does not exist, or one of its parameters is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +53,7 @@ pub fn process(
 ) -> Result<ProcessSpec, ActorError> {
     let mut params = Params::new(params);
     let spec = match name {
+        "advisory-worker" => advisory::process(label, &mut params)?,
         "lease-worker" => lease::process(label, &mut params)?,
         "row-lock-worker" => row_lock::process(label, &mut params)?,
         _ => {
@@ -74,9 +76,10 @@ pub fn watch<'a, D: Database>(
     mut explorer: Explorer<D>,
     actors: impl IntoIterator<Item = (&'a str, &'a BTreeMap<Arc<str>, Value>)>,
 ) -> Explorer<D> {
+    // In the advisory form as in the lease form each claim counts.
     let (mut lease, mut row_lock, mut except) = (false, false, Vec::new());
     for (name, params) in actors {
-        lease |= name == "lease-worker";
+        lease |= name == "lease-worker" || name == "advisory-worker";
         row_lock |= name == "row-lock-worker";
         let names = params.get("except").and_then(Value::as_str);
         except.extend(names.unwrap_or_default().split(", "));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rowlock_model::Value;
-use rowlock_model::claim::{Clock, Mutation, Settlement, Table, promise};
+use rowlock_model::claim::{Clock, FifoGuard, Mutation, Settlement, Table, promise};
 
 use super::ActorError;
 
@@ -94,7 +94,8 @@ impl<'a> Params<'a> {
         let id = self.text("id")?.unwrap_or("id");
         let mut table = Table::new(name, id);
         type Role = fn(Table, &str) -> Table;
-        let roles: [(&'static str, Option<&str>, Role); 6] = [
+        let roles: [(&'static str, Option<&str>, Role); 7] = [
+            ("schema", None, |t, c| t.schema(c)),
             ("attempt", Some("attempt"), |t, c| t.attempt(c)),
             ("locked_until", None, |t, c| t.locked_until(c)),
             ("fence", None, |t, c| t.fence(c)),
@@ -135,6 +136,12 @@ impl<'a> Params<'a> {
     pub(super) fn clock(&mut self) -> Result<Clock, ActorError> {
         let words = [("host", Clock::Host), ("database", Clock::Database)];
         Ok(self.word("clock", &words)?.unwrap_or_default())
+    }
+
+    /// Whether the queue is FIFO: `fifo = "lock"`, `"counts"`.
+    pub(super) fn fifo(&mut self) -> Result<Option<FifoGuard>, ActorError> {
+        let words = [("lock", FifoGuard::Lock), ("counts", FifoGuard::Counts)];
+        self.word("fifo", &words)
     }
 
     /// A deliberate mistake, by name.

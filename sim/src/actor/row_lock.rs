@@ -2,9 +2,10 @@
 //!
 //! | parameter | default | meaning |
 //! | --- | --- | --- |
-//! | `table`, `id`, `attempt`, `priority`, `retry_after`, `processed_at` | `job`, `id`, `attempt` | the table |
+//! | `table`, `schema`, `id`, `attempt`, `priority`, `retry_after`, `processed_at` | `job`, none, `id`, `attempt` | the table |
 //! | `transaction` | `"read committed"` | or `"default"`, `"repeatable read"`, `"serializable"` |
 //! | `clock` | `"host"` | or `"database"` |
+//! | `fifo` | none | `"lock"` or `"counts"`: only the head, behind this guard |
 //! | `limit` | 1 | rows a claim |
 //! | `rounds` | 1 | claims of the process; 0: until one finds nothing |
 //! | `settle` | `"ack"` | or `"drop"`, `"retry"`, `"retry after 5s"` |
@@ -48,6 +49,7 @@ pub(super) fn process(label: &str, params: &mut Params<'_>) -> Result<ProcessSpe
                 .word("transaction", &transactions)?
                 .unwrap_or_default(),
             clock: params.clock()?,
+            fifo: params.fifo()?,
             undo_unless_acked: params.flag("undo", false)?,
             mutation: params.mutation()?,
             ..RowLockOptions::default()

@@ -69,6 +69,24 @@ pub struct IndexKey {
     pub nulls_first: bool,
 }
 
+/// How an index is organised (manual, 11.2 "Index Types").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IndexMethod {
+    /// Keys in order.
+    #[default]
+    BTree,
+    /// For equality only.
+    Hash {
+        /// How many buckets it was made with; 0 in a plan.
+        buckets: u32,
+    },
+    /// Elements of arrays.
+    Gin {
+        /// New rows wait in a list first.
+        fast_update: bool,
+    },
+}
+
 /// An index, unique or not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Index {
@@ -76,6 +94,8 @@ pub struct Index {
     pub id: RelationId,
     /// Its name, also the constraint's if it belongs to one.
     pub name: Arc<str>,
+    /// How it is organised.
+    pub method: IndexMethod,
     /// The keys, leading one first.
     pub keys: Vec<IndexKey>,
     /// `INCLUDE` columns.

@@ -279,6 +279,8 @@ pub enum KeyOp {
     Any,
     /// `IS NULL`; the operand is NULL.
     IsNull,
+    /// `@>`: an array that has all elements of the operand.
+    Contains,
 }
 
 /// `GROUP BY` and aggregates. Afterwards `Expr::Group(i)` reads the i-th of: keys, then aggregates.

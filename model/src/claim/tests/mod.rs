@@ -1,5 +1,7 @@
 //! Tests of the claim forms with a scripted host: every failure at every call.
 
+mod advisory;
+mod fifo;
 mod lease;
 mod row_lock;
 mod slots;

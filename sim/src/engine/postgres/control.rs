@@ -184,6 +184,11 @@ impl Postgres {
                 if_exists,
                 changes,
             } => self.alter_sequence(session, name, *if_exists, changes, attempt),
+            Control::SetFastUpdate {
+                name,
+                if_exists,
+                on,
+            } => self.set_fast_update(session, name, *if_exists, *on, attempt),
             Control::CreateRole { name, superuser } => {
                 self.create_role(session, name, *superuser, attempt)
             }

@@ -104,12 +104,11 @@ impl Store {
         let from = index
             .entries
             .partition_point(|entry| index.compare(&entry.key, &key).is_lt());
-        let equal = index.entries[from..]
-            .iter()
-            .take_while(|entry| index.compare(&entry.key, &key).is_eq());
-        let before = equal
-            .take_while(|entry| self.version(entry.version).position < position)
-            .count();
+        // Equal keys stand in physical order.
+        let before = index.entries[from..].partition_point(|entry| {
+            index.compare(&entry.key, &key).is_eq()
+                && self.version(entry.version).position < position
+        });
         let entry = IndexEntry { key, version };
         let rooted = self.index(rel).rooted;
         let index = self.index_mut(rel);

@@ -4,6 +4,7 @@
 //! for its rules. The upper half runs statements on it.
 
 mod access;
+mod alter_index;
 mod catalog;
 mod control;
 mod database;
@@ -51,6 +52,7 @@ pub use self::row_lock::{Follow, LockOutcome, RowLock};
 pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;
 pub use self::ssi::{ReadLock, Ssi};
+use self::ssi::{Searched, first_buckets};
 pub use self::store::Store;
 pub use self::transaction::pid;
 pub use self::version::{Birth, Death, Hold, Holder, Version, VersionId};

@@ -7,11 +7,14 @@ use std::collections::BTreeMap;
 
 use rowlock_model::{DbError, Row, Value};
 
-use crate::plan::catalog::{Index, Table};
-use crate::plan::expr::{Compare, Comparison, Expr, Host, HostFunction, Scope, SystemColumn, test};
+use crate::plan::catalog::{Index, IndexMethod, Table};
+use crate::plan::expr::{
+    Compare, Comparison, Expr, Function, Host, HostFunction, Scope, SystemColumn, test,
+};
 use crate::plan::query::{
     Access, Conjunct, From, Join, KeyCondition, KeyOp, RangeKind, Source, SubPlan,
 };
+use crate::plan::types::Type;
 use crate::plan::walk;
 
 /// Fills in the access paths of every stored table.
@@ -153,6 +156,11 @@ fn paths(table: &Table, entry: u32, conditions: &[Conjunct]) -> Vec<Access> {
                 })
                 .count();
             let whole = index.unique && equal == index.keys.len();
+            // One of two values is expected to leave half of the rows: no use for an index.
+            let tells = |k: &KeyCondition| k.op != KeyOp::Eq || index.keys[k.key].ty != Type::Bool;
+            if !whole && !keys.iter().any(tells) {
+                continue;
+            }
             let score = (equal, whole, keys.len());
             scored.push((
                 score,
@@ -201,7 +209,9 @@ fn key_conditions(
     for (i, key) in index.keys.iter().enumerate() {
         let wanted = at_entry(&key.expr, entry);
         for conjunct in conditions.iter().filter(|c| !c.volatile) {
-            if let Some((op, operand)) = match_key(&conjunct.expr, &wanted) {
+            if let Some((op, operand)) = match_key(&conjunct.expr, &wanted)
+                && finds(index.method, op)
+            {
                 let uses = walk::entries_used(operand);
                 if uses & (1 << entry) != 0 || (!joins && uses != 0) {
                     continue;
@@ -216,6 +226,15 @@ fn key_conditions(
         }
     }
     keys
+}
+
+/// Whether an index of a method can be searched for a condition.
+fn finds(method: IndexMethod, op: KeyOp) -> bool {
+    match method {
+        IndexMethod::BTree => op != KeyOp::Contains,
+        IndexMethod::Hash { .. } => matches!(op, KeyOp::Eq | KeyOp::Any),
+        IndexMethod::Gin { .. } => op == KeyOp::Contains,
+    }
 }
 
 /// `key op operand`, whichever side the key is on.
@@ -249,6 +268,13 @@ fn match_key<'e>(condition: &'e Expr, key: &Expr) -> Option<(KeyOp, &'e Expr)> {
             expr,
             negated: false,
         } if **expr == *key => Some((KeyOp::IsNull, &NULL)),
+        Expr::Call {
+            function: Function::ArrayContains,
+            args,
+        } => match &args[..] {
+            [array, operand] if array == key => Some((KeyOp::Contains, operand)),
+            _ => None,
+        },
         _ => None,
     }
 }

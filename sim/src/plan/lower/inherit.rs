@@ -164,6 +164,7 @@ fn passes(value: &Value, (op, operand): &(KeyOp, Value)) -> bool {
         KeyOp::Gt => by(Compare::Gt),
         KeyOp::Ge => by(Compare::Ge),
         KeyOp::IsNull => value.is_null(),
+        KeyOp::Contains => true,
         KeyOp::Any => match operand {
             Value::Array(items) => items.iter().any(|item| {
                 compare::compare(Compare::Eq, value, item, &Comparison::Plain) == Some(true)
@@ -236,5 +237,6 @@ fn range_may_match(
             _ => true,
         },
         KeyOp::IsNull => false,
+        KeyOp::Contains => true,
     }
 }

@@ -159,7 +159,9 @@ impl<'c> Lowering<'c> {
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) => {
                 return unsupported("a data-modifying statement here", self.begin);
             }
-            SetExpr::Merge(_) => return unsupported("MERGE", self.begin),
+            SetExpr::Merge(_) => {
+                return error("0A000", "MERGE not supported in WITH query", self.begin);
+            }
             SetExpr::Table(_) => return unsupported("TABLE inside a query", self.begin),
         };
         self.limits(&mut query, tail)?;
@@ -715,7 +717,10 @@ impl<'c> Lowering<'c> {
         &mut self,
         query: &ast::Query,
     ) -> Result<Option<Lowered>, DbError> {
-        let (SetExpr::Insert(tree) | SetExpr::Update(tree) | SetExpr::Delete(tree)) = &*query.body
+        let (SetExpr::Insert(tree)
+        | SetExpr::Update(tree)
+        | SetExpr::Delete(tree)
+        | SetExpr::Merge(tree)) = &*query.body
         else {
             return Ok(None);
         };

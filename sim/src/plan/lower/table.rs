@@ -11,7 +11,7 @@ use super::from::name_place;
 use super::names::{Level, Place};
 use super::{Lowered, Lowering, absent, error, ident, place, unsupported};
 use crate::plan::catalog::{
-    Action, Check, Column, Identity, Index, IndexKey, RelationId, Sequence, Table,
+    Action, Check, Column, Identity, Index, IndexKey, IndexMethod, RelationId, Sequence, Table,
 };
 use crate::plan::ddl::{Ddl, NewForeignKey};
 use crate::plan::expr::{Expr, HostFunction, Volatility};
@@ -423,6 +423,7 @@ impl Lowering<'_> {
         new.table.indexes.push(Index {
             id: RelationId(0),
             name: name.into(),
+            method: IndexMethod::BTree,
             keys,
             include,
             unique: true,
@@ -701,8 +702,7 @@ impl Lowering<'_> {
             alter_options,
         } = create;
         let at = name_place(table_name, self.begin);
-        let btree = matches!(using, None | Some(ast::IndexType::BTree));
-        absent(!btree, "indexes other than btree", at)?;
+        let method = index_method(using.as_ref(), with, at)?;
         absent(*r#async, "ASYNC", at)?;
         absent(
             matches!(nulls_distinct, Some(false)),
@@ -711,8 +711,6 @@ impl Lowering<'_> {
         )?;
         let foreign = !index_options.is_empty() || !alter_options.is_empty();
         absent(foreign, "options of the index", at)?;
-        // WITH (fillfactor = ..) changes nothing that is modelled.
-        let _ = with;
         let table = self.existing_table(table_name)?;
         absent(
             table.partitioned.is_some(),
@@ -723,6 +721,7 @@ impl Lowering<'_> {
         let mut parts = Vec::with_capacity(columns.len());
         for column in columns {
             let (key, part) = self.new_index_key(&table, column, at)?;
+            check_method(method, create, column, key.ty)?;
             keys.push(key);
             parts.push(part);
         }
@@ -764,6 +763,7 @@ impl Lowering<'_> {
         let index = Index {
             id: RelationId(0),
             name: name.into(),
+            method,
             keys,
             include: included,
             unique: *unique,
@@ -831,6 +831,94 @@ impl Lowering<'_> {
         let mut pending = Vec::new();
         self.new_column(new, def, &mut pending)?;
         self.pending_constraints(new, pending)
+    }
+}
+
+/// The method that `USING` names, with what `WITH` says to it.
+fn index_method(
+    using: Option<&ast::IndexType>,
+    with: &[ast::Expr],
+    at: usize,
+) -> Result<IndexMethod, DbError> {
+    let mut method = match using {
+        None | Some(ast::IndexType::BTree) => IndexMethod::BTree,
+        Some(ast::IndexType::Hash) => IndexMethod::Hash { buckets: 0 },
+        Some(ast::IndexType::GIN) => IndexMethod::Gin { fast_update: true },
+        Some(ast::IndexType::Custom(name)) => {
+            let message = format!("access method \"{}\" does not exist", ident(name));
+            return Err(DbError::postgres("42704", message));
+        }
+        Some(other) => {
+            let what = format!("{} indexes", other.to_string().to_lowercase());
+            return unsupported(what, at);
+        }
+    };
+    for parameter in with {
+        let text = parameter.to_string();
+        let (name, value) = text.split_once('=').unwrap_or((&text, "on"));
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
+        match (&mut method, &*name) {
+            (IndexMethod::Gin { fast_update }, "fastupdate") => {
+                *fast_update = crate::sql::control::boolean_parameter(&name, value)?;
+            }
+            // It changes nothing that is modelled.
+            (IndexMethod::BTree | IndexMethod::Hash { .. }, "fillfactor")
+            | (IndexMethod::BTree, "deduplicate_items")
+            | (IndexMethod::Gin { .. }, "gin_pending_list_limit") => {}
+            _ => {
+                let message = format!("unrecognized parameter \"{name}\"");
+                return Err(DbError::postgres("22023", message));
+            }
+        }
+    }
+    Ok(method)
+}
+
+/// What a method does not offer.
+fn check_method(
+    method: IndexMethod,
+    create: &ast::CreateIndex,
+    column: &ast::IndexColumn,
+    ty: Type,
+) -> Result<(), DbError> {
+    let name = match method {
+        IndexMethod::BTree => return Ok(()),
+        IndexMethod::Hash { .. } => "hash",
+        IndexMethod::Gin { .. } => "gin",
+    };
+    let lacks = |what: &str| {
+        let message = format!("access method \"{name}\" does not support {what}");
+        Err(DbError::postgres("0A000", message))
+    };
+    if create.unique {
+        return lacks("unique indexes");
+    }
+    if !create.include.is_empty() {
+        return lacks("included columns");
+    }
+    if create.columns.len() > 1 {
+        return match method {
+            IndexMethod::Hash { .. } => lacks("multicolumn indexes"),
+            _ => Err(DbError::unsupported("GIN indexes of several columns", None)),
+        };
+    }
+    let options = &column.column.options;
+    if options.sort.is_some() {
+        return lacks("ASC/DESC options");
+    }
+    if options.nulls_first.is_some() {
+        return lacks("NULLS FIRST/LAST options");
+    }
+    match (method, ty) {
+        (IndexMethod::Gin { .. }, Type::Array(_)) | (IndexMethod::Hash { .. }, _) => Ok(()),
+        (_, Type::Jsonb) => Err(DbError::unsupported("GIN indexes on this type", None)),
+        (_, ty) => {
+            let ty = ty.name();
+            let message = format!(
+                "data type {ty} has no default operator class for access method \"{name}\""
+            );
+            Err(DbError::postgres("42704", message))
+        }
     }
 }
 

@@ -8,8 +8,10 @@ use rowlock_model::Isolation;
 mod parse;
 mod role;
 mod sequence;
+mod storage;
 
 pub(super) use parse::parse;
+pub(crate) use storage::boolean_parameter;
 
 /// The transaction characteristics that a statement names; `None` is not mentioned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -244,6 +246,15 @@ pub enum Control {
         if_exists: bool,
         /// What to change, in the order written.
         changes: Vec<SequenceChange>,
+    },
+    /// `ALTER INDEX .. SET (fastupdate = ..)`, or `RESET`, which sets the default.
+    SetFastUpdate {
+        /// The index.
+        name: RelationName,
+        /// `IF EXISTS`.
+        if_exists: bool,
+        /// On or off.
+        on: bool,
     },
     /// `CREATE ROLE`, `CREATE USER`.
     CreateRole {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Isolation};
 use sqlparser::tokenizer::Token;
 
-use super::{Constraints, Control, Modes, RelationName, Setting, TableLockMode, role, sequence};
+use super::{
+    Constraints, Control, Modes, RelationName, Setting, TableLockMode, role, sequence, storage,
+};
 use crate::sql::tokens::Tokens;
 
 /// Parses the statement if it is of this kind. `word` is its first word, in capitals.
@@ -103,6 +105,10 @@ pub(in crate::sql) fn parse(
         "ALTER" if tokens.word_at(1).as_deref() == Some("SEQUENCE") => {
             tokens.eat_words(&["ALTER", "SEQUENCE"]);
             sequence::alter(tokens)?
+        }
+        "ALTER" if tokens.word_at(1).as_deref() == Some("INDEX") => {
+            tokens.eat_words(&["ALTER", "INDEX"]);
+            storage::alter_index(tokens)?
         }
         "CREATE" | "DROP" if matches!(tokens.word_at(1).as_deref(), Some("ROLE" | "USER")) => {
             tokens.advance();

@@ -10,11 +10,14 @@ use rowlock_model::{DbError, Row, Value};
 
 use super::bound::{Around, Bound};
 use super::constraint::{output_text, shown_key};
+use super::estimate::estimated_rows;
 use super::run::Done;
 use super::{Exec, Stop};
 use crate::engine::postgres::catalog::{Edit, Schema};
 use crate::engine::postgres::{IndexShape, LockMode, RelId, VersionId, compare_values, errors};
-use crate::plan::catalog::{Check, Column, EnumType, ForeignKey, Index, Sequence, Table};
+use crate::plan::catalog::{
+    Check, Column, EnumType, ForeignKey, Index, IndexMethod, Sequence, Table,
+};
 use crate::plan::ddl::{AlterTable, Ddl, NewForeignKey};
 use crate::plan::descendants;
 use crate::plan::expr;
@@ -460,6 +463,15 @@ impl Exec<'_> {
         if let Some(twice) = twice {
             let (columns, values) = shown_key(table, &index, &twice[0]);
             return Err(errors::unique_build(&index.name, &columns, &values).into());
+        }
+        if let IndexMethod::Hash { buckets } = &mut index.method {
+            let last = items.last().map(|version| self.store.place_of(*version).0);
+            let pages = last.map_or(0, |page| page as usize + 1);
+            let rows = match table.counted {
+                true => items.len(),
+                false => estimated_rows(table, pages),
+            };
+            *buckets = crate::engine::postgres::first_buckets(rows);
         }
         table.indexes.push(index);
         table.counted |= !items.is_empty() && is_small(items.len(), table.columns.len());

@@ -9,7 +9,7 @@ use super::bound::{Around, Bound};
 use super::order::{Group, Order};
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::RelId;
-use crate::plan::catalog::Table;
+use crate::plan::catalog::{IndexMethod, Table};
 use crate::plan::expr::{
     self, Accumulator, Aggregate, AggregateFunction, Expr, Window, WindowFunction,
 };
@@ -49,6 +49,7 @@ fn extreme_of(table: &Table, aggregate: &Aggregate) -> Option<(RelId, bool)> {
     };
     let leads = |index: &&crate::plan::catalog::Index| {
         index.predicate.is_none()
+            && index.method == IndexMethod::BTree
             && index.keys.first().and_then(|key| key.column) == Some(*column as usize)
     };
     let index = table.indexes.iter().find(leads)?;

@@ -19,7 +19,7 @@
 //! | `function.rs` | what do `now()`, `nextval()`, the advisory locks do |
 //! | `view.rs` | what is in `pg_locks`, `pg_stat_activity` |
 //! | `routine/` | functions that users define |
-//! | `ddl.rs` | changes of the schema |
+//! | `ddl.rs`, `estimate.rs` | changes of the schema |
 
 mod bound;
 mod conflict;
@@ -27,6 +27,7 @@ mod constraint;
 mod cte;
 mod ddl;
 mod ddl_partition;
+mod estimate;
 mod foreign_key;
 mod function;
 mod group;

@@ -8,10 +8,19 @@ use super::bound::{Around, Bound};
 use super::partition::ancestors_row;
 use super::source::{Sink, is_whole};
 use super::{Exec, Flow, Stop};
-use crate::engine::postgres::{VersionId, compare_values};
-use crate::plan::catalog::{Index, RelationId, Sequence, Table};
+use crate::engine::postgres::{Searched, VersionId, compare_values};
+use crate::plan::catalog::{Index, IndexMethod, RelationId, Sequence, Table};
 use crate::plan::expr::{Scope, SystemColumn};
 use crate::plan::query::{KeyCondition, KeyOp};
+
+/// What an index gives for some conditions.
+#[derive(Default)]
+struct Found {
+    /// The versions.
+    items: Vec<VersionId>,
+    /// SERIALIZABLE: those of them that are to be noted when they are come to.
+    noted: Vec<VersionId>,
+}
 
 impl Exec<'_> {
     /// A stored row as a bound entry.
@@ -39,8 +48,8 @@ impl Exec<'_> {
                 self.visible_rows(&items, map, bound, entry, sink)
             }
             Some((index, keys)) => {
-                let items = self.index_rows(table, index, keys, around, bound)?;
-                self.visible_rows(&items, map, bound, entry, sink)
+                let found = self.index_rows(table, index, keys, around, bound)?;
+                self.fetched_rows(&found, map, bound, entry, sink)
             }
         }
     }
@@ -69,6 +78,40 @@ impl Exec<'_> {
         Ok(Flow::More)
     }
 
+    /// Binds `entry` to every visible one of the versions that an index gave. SERIALIZABLE: those that
+    /// are to be noted are noted page by page, as they are come to.
+    fn fetched_rows(
+        &mut self,
+        found: &Found,
+        map: Option<&[usize]>,
+        bound: &mut [Bound],
+        entry: usize,
+        sink: Sink<'_>,
+    ) -> Result<Flow, Stop> {
+        if found.noted.is_empty() {
+            return self.visible_rows(&found.items, map, bound, entry, sink);
+        }
+        let (mut items, mut noted) = (&found.items[..], &found.noted[..]);
+        while let Some(first) = items.first() {
+            let page = self.store.place_of(*first).0;
+            let same = items.iter();
+            let same = same.take_while(|v| self.store.place_of(**v).0 == page);
+            let (here, later) = items.split_at(same.count());
+            // The noted ones are some of the items, in the same order.
+            let mut count = 0;
+            for version in here {
+                count += usize::from(noted.get(count) == Some(version));
+            }
+            self.store
+                .ssi_fetch(&mut self.run, &self.snapshot, &noted[..count])?;
+            if self.visible_rows(here, map, bound, entry, sink)? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+            (items, noted) = (later, &noted[count..]);
+        }
+        Ok(Flow::More)
+    }
+
     /// The versions that an index gives for the conditions; more than these may be given, never
     /// fewer. Unless at most one row can match they come in the physical order of their chains: the server builds a
     /// bitmap of them first.
@@ -79,8 +122,11 @@ impl Exec<'_> {
         keys: &[KeyCondition],
         around: Around<'_>,
         bound: &[Bound],
-    ) -> Result<Vec<VersionId>, Stop> {
+    ) -> Result<Found, Stop> {
         let index = &table.indexes[index];
+        if matches!(index.method, IndexMethod::Gin { .. }) {
+            return self.gin_rows(index, keys, around, bound);
+        }
         let mut prefix: Vec<Value> = Vec::with_capacity(keys.len());
         let mut among: Option<Arc<[Value]>> = None;
         for (position, condition) in keys.iter().enumerate() {
@@ -91,7 +137,7 @@ impl Exec<'_> {
                 KeyOp::Eq => {
                     let value = self.evaluate(&condition.operand, bound, around)?;
                     if value.is_null() {
-                        return Ok(Vec::new());
+                        return Ok(Found::default());
                     }
                     prefix.push(value);
                 }
@@ -99,14 +145,14 @@ impl Exec<'_> {
                 KeyOp::Any => {
                     match self.evaluate(&condition.operand, bound, around)? {
                         Value::Array(items) => among = Some(items),
-                        _ => return Ok(Vec::new()),
+                        _ => return Ok(Found::default()),
                     }
                     break;
                 }
-                KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge => break,
+                KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge | KeyOp::Contains => break,
             }
         }
-        let mut found: Vec<VersionId> = match among {
+        let mut found: Vec<VersionId> = match &among {
             Some(items) => {
                 let mut found = Vec::new();
                 for item in items.iter().filter(|v| !v.is_null()) {
@@ -122,15 +168,91 @@ impl Exec<'_> {
             }
             None => self.store.index_lookup(index.id, &prefix, false),
         };
-        self.note_index_scan(index, keys, prefix, &found, around, bound)?;
+        let mut noted = match index.method {
+            IndexMethod::BTree => {
+                self.note_index_scan(index, keys, prefix, &found, around, bound)?
+            }
+            _ => {
+                let searched = among.map_or(prefix, |items| items.to_vec());
+                self.note_keys(index.id, searched, &found)?
+            }
+        };
         if !(index.unique && is_whole(index.keys.len(), keys)) && found.len() > 1 {
-            found.sort_unstable_by_key(|v| {
-                let version = self.store.version(*v);
-                (version.root, version.position)
-            });
-            found.dedup();
+            self.sort_by_place(&mut found);
+            self.sort_by_place(&mut noted);
         }
-        Ok(found)
+        Ok(Found {
+            items: found,
+            noted,
+        })
+    }
+
+    /// The versions whose arrays have all the elements that the conditions name.
+    fn gin_rows(
+        &mut self,
+        index: &Index,
+        keys: &[KeyCondition],
+        around: Around<'_>,
+        bound: &[Bound],
+    ) -> Result<Found, Stop> {
+        let mut wanted: Vec<Value> = Vec::new();
+        for condition in keys {
+            match self.evaluate(&condition.operand, bound, around)? {
+                Value::Array(items) => wanted.extend(items.iter().cloned()),
+                _ => return Ok(Found::default()),
+            }
+        }
+        if wanted.iter().any(Value::is_null) {
+            return Ok(Found::default());
+        }
+        if wanted.is_empty() && self.is_serializable() {
+            let what = "a search for every row of a GIN index at SERIALIZABLE";
+            return Err(DbError::unsupported(what, None).into());
+        }
+        let has_all = |key: &Value| {
+            let Value::Array(items) = key else {
+                return false;
+            };
+            let has = |wanted: &Value| {
+                let mut items = items.iter().filter(|v| !v.is_null());
+                items.any(|v| compare_values(v, wanted).is_eq())
+            };
+            wanted.iter().all(has)
+        };
+        let entries = self.store.index_scan(index.id, false);
+        let found = entries.iter().filter(|entry| has_all(&entry.key[0]));
+        let mut found: Vec<VersionId> = found.map(|entry| entry.version).collect();
+        self.sort_by_place(&mut found);
+        let noted = self.note_keys(index.id, wanted, &found)?;
+        Ok(Found {
+            items: found,
+            noted,
+        })
+    }
+
+    /// Puts versions into the physical order of their chains.
+    fn sort_by_place(&self, versions: &mut Vec<VersionId>) {
+        versions.sort_unstable_by_key(|v| {
+            let version = self.store.version(*v);
+            (version.root, version.position)
+        });
+        versions.dedup();
+    }
+
+    /// SERIALIZABLE: an index that is no B-tree was searched for keys and gave these versions. Those
+    /// that are to be noted when they are come to.
+    fn note_keys(
+        &mut self,
+        index: RelationId,
+        keys: Vec<Value>,
+        found: &[VersionId],
+    ) -> Result<Vec<VersionId>, Stop> {
+        if !self.is_serializable() {
+            return Ok(Vec::new());
+        }
+        let searched = Searched::Keys(keys);
+        self.store.ssi_search(&mut self.run, index, &searched)?;
+        Ok(found.to_vec())
     }
 
     /// SERIALIZABLE: a sequential scan of a table that has these versions begins.
@@ -151,8 +273,7 @@ impl Exec<'_> {
     ) -> Result<(), Stop> {
         if self.is_serializable() {
             let ranks = self.store.span(index, prefix);
-            self.store
-                .ssi_index_scan(&mut self.run, &self.snapshot, index, ranks, found)?;
+            self.note_ranks(index, ranks, found)?;
         }
         Ok(())
     }
@@ -164,11 +285,23 @@ impl Exec<'_> {
         found: &[VersionId],
     ) -> Result<(), Stop> {
         let ranks = self.store.span_of(index, found);
-        self.store
-            .ssi_index_scan(&mut self.run, &self.snapshot, index, ranks, found)?;
+        self.note_ranks(index, ranks, found)
+    }
+
+    fn note_ranks(
+        &mut self,
+        index: RelationId,
+        ranks: std::ops::Range<usize>,
+        found: &[VersionId],
+    ) -> Result<(), Stop> {
+        let searched = Searched::Ranks(ranks);
+        self.store.ssi_search(&mut self.run, index, &searched)?;
+        self.store.ssi_fetch(&mut self.run, &self.snapshot, found)?;
         Ok(())
     }
 
+    /// SERIALIZABLE: an index was searched and gave these versions. Those that are to be noted when
+    /// they are come to.
     fn note_index_scan(
         &mut self,
         index: &Index,
@@ -177,9 +310,9 @@ impl Exec<'_> {
         found: &[VersionId],
         around: Around<'_>,
         bound: &[Bound],
-    ) -> Result<(), Stop> {
+    ) -> Result<Vec<VersionId>, Stop> {
         if !self.is_serializable() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         // The server checks every condition on a key column in the index already.
         let mut found = found.to_vec();
@@ -192,12 +325,12 @@ impl Exec<'_> {
                 KeyOp::Gt => std::cmp::Ordering::is_gt,
                 KeyOp::Ge => std::cmp::Ordering::is_ge,
                 KeyOp::Eq if !done => std::cmp::Ordering::is_eq,
-                KeyOp::Eq | KeyOp::Any | KeyOp::IsNull => continue,
+                KeyOp::Eq | KeyOp::Any | KeyOp::IsNull | KeyOp::Contains => continue,
             };
             let operand = self.evaluate(&condition.operand, bound, around)?;
             if operand.is_null() {
                 // Nothing can match: the server does not even look.
-                return Ok(());
+                return Ok(Vec::new());
             }
             narrowed = true;
             let mut kept = Vec::new();
@@ -210,10 +343,13 @@ impl Exec<'_> {
             }
             found = kept;
         }
-        if !narrowed && !prefix.is_empty() {
-            return self.note_lookup(index.id, &prefix, &found);
-        }
-        self.note_versions(index.id, &found)
+        let ranks = match !narrowed && !prefix.is_empty() {
+            true => self.store.span(index.id, &prefix),
+            false => self.store.span_of(index.id, &found),
+        };
+        let searched = Searched::Ranks(ranks);
+        self.store.ssi_search(&mut self.run, index.id, &searched)?;
+        Ok(found)
     }
 
     /// The row of a sequence read as a table.

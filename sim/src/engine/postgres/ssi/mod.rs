@@ -9,6 +9,7 @@
 //! | `conflict.rs` | which structure of conflicts is dangerous, and who is the victim |
 //! | `end.rs` | commit, rollback, and what may be forgotten then |
 //! | `page.rs` | on which page is a row, an index entry |
+//! | `method.rs` | on which page is an entry of a hash or GIN index |
 //!
 //! The rules are told in the README beside the parent module.
 //!
@@ -21,6 +22,7 @@ mod begin;
 mod conflict;
 mod end;
 mod lock;
+mod method;
 mod page;
 mod read;
 mod write;
@@ -39,6 +41,8 @@ use crate::world::{Digest, Slot, World};
 /// What names a transaction here, also after its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct SxactId(u64);
+
+pub(super) use self::method::{Searched, first_buckets};
 
 /// What a SIREAD lock is on. A page is one of a table or the leaf of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -102,16 +102,6 @@ impl Store {
         first..last + 1
     }
 
-    /// The number of a page as the server would give it: in an index, the metapage and the root
-    /// have numbers too.
-    pub(super) fn page_number(&self, rel: RelId, page: u32) -> u32 {
-        match self.world.find(Key::Index(rel)) {
-            None => page,
-            Some(_) if page < 2 => page + 1,
-            Some(_) => page + 2,
-        }
-    }
-
     /// The table of a table or index.
     pub(super) fn table_of(&self, rel: RelId) -> RelId {
         match self.world.find(Key::Index(rel)).map(|s| self.world.read(s)) {

@@ -1,13 +1,13 @@
 //! What a read of a SERIALIZABLE transaction leaves behind and looks at.
 //!
-//! All of a scan is done when it begins: a sequential scan and a bitmap look at whole pages before
-//! they hand out rows. A statement that waits and is run again must not do it again, since its own
+//! All of a sequential scan is done when it begins. A search in an index is done at once too; the
+//! rows that it found are fetched page by page, as a bitmap of them is read. A statement that waits and is run again must not do it again, since its own
 //! writes may have dropped locks meanwhile; its journal counts the scans.
 
 use rowlock_model::DbError;
 use rowlock_model::schedule::SessionId;
 
-use super::{SxactId, Target};
+use super::{Searched, SxactId, Target};
 use crate::engine::postgres::object::name;
 use crate::engine::postgres::{Birth, RelId, Run, Snapshot, Store, VersionId, errors};
 
@@ -49,27 +49,39 @@ impl Store {
         Ok(())
     }
 
-    /// A scan of an index for the entries between two ranks has found these versions.
-    pub(in crate::engine::postgres) fn ssi_index_scan(
+    /// A search in an index begins: what it looks at in the index itself.
+    pub(in crate::engine::postgres) fn ssi_search(
         &mut self,
         run: &mut Run,
-        snapshot: &Snapshot,
         index: RelId,
-        ranks: std::ops::Range<usize>,
-        versions: &[VersionId],
+        searched: &Searched,
     ) -> Result<(), DbError> {
         let Some(id) = self.notes_scan(run) else {
             return Ok(());
         };
         self.record_read(run.session, self.table_of(index));
-        if self.index(index).rooted {
-            for leaf in self.leaf_of(index, ranks.start)..=self.leaf_of(index, ranks.end) {
-                self.lock_read(id, Target::Page(index, leaf));
+        match self.pages_searched(run.session, index, searched)? {
+            Some(pages) => {
+                for page in pages {
+                    self.lock_read(id, Target::Page(index, page));
+                }
             }
-        } else {
             // Nothing finer is there yet.
-            self.lock_read(id, Target::Relation(index));
+            None => self.lock_read(id, Target::Relation(index)),
         }
+        Ok(())
+    }
+
+    /// The rows that a search in an index has found are fetched: all at once, or those of one page.
+    pub(in crate::engine::postgres) fn ssi_fetch(
+        &mut self,
+        run: &mut Run,
+        snapshot: &Snapshot,
+        versions: &[VersionId],
+    ) -> Result<(), DbError> {
+        let Some(id) = self.notes_scan(run) else {
+            return Ok(());
+        };
         for version in versions {
             if self.is_behind_visible(run.session, snapshot, *version) {
                 continue;

@@ -65,13 +65,12 @@ impl Store {
         let Some(id) = self.notes_write(session, table)? else {
             return Ok(());
         };
-        let shape = self.index(index);
-        let rank = shape
-            .entries
-            .partition_point(|entry| shape.compare(&entry.key, key).is_lt());
-        let leaf = self.leaf_of(index, rank);
-        self.check_in(id, Target::Page(index, leaf))?;
-        self.check_in(id, Target::Relation(index))
+        for page in self.pages_entered(session, index, key)? {
+            self.check_in(id, Target::Page(index, page))?;
+        }
+        self.check_in(id, Target::Relation(index))?;
+        self.ssi_split_bucket(session, index);
+        Ok(())
     }
 
     /// A table is about to be emptied or dropped: everybody who has read any of it is concerned.
