@@ -49,6 +49,10 @@ pub(crate) fn explore(
 ) -> Explored {
     match case.database {
         Dialect::Postgres => explore_on(Postgres::default(), scenario, case, mode, progress),
+        Dialect::MySql | Dialect::MariaDb => {
+            let db = crate::stages::innodb(case.database);
+            explore_on(db, scenario, case, mode, progress)
+        }
         other => Explored::Unsupported(Diagnostic::file(
             &*scenario.source.path,
             format!("{other} is not simulated"),

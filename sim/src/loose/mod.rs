@@ -11,7 +11,7 @@
 //! * [`eval`] evaluates expressions, [`run`] runs statements over an engine's rows.
 //! * [`storage`]: what an engine offers to the executor.
 
-mod ast;
+pub(crate) mod ast;
 pub mod catalog;
 mod collate;
 pub mod errors;
@@ -33,4 +33,5 @@ pub mod value;
 mod walk;
 
 pub use lower::lower;
+pub(crate) use lower::lower_scalar;
 pub use parse::parse;

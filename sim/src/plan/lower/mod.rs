@@ -41,7 +41,6 @@ mod query;
 mod routine;
 mod select;
 mod series;
-mod system;
 mod table;
 mod trigger;
 pub mod variables;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Value};
 use sqlparser::ast;
 
-use super::from::{name_place, shown};
+use super::from::{name_place, no_relation};
 use super::names::{Level, Place};
-use super::system::is_system;
 use super::{CteList, Lowering, Typed, absent, error, ident, place, unsupported};
 use crate::plan::catalog::{Column, Identity, Relation, Table};
 use crate::plan::expr::Expr;
@@ -56,17 +55,7 @@ impl Lowering<'_> {
                 error("42809", format!("cannot change sequence \"{bare}\""), at)
             }
             Some(Relation::Index(_)) => error("42809", format!("\"{bare}\" is an index"), at),
-            None if is_system(schema.as_deref(), &bare) => {
-                unsupported(format!("the system catalogue {bare}"), at)
-            }
-            None => error(
-                "42P01",
-                format!(
-                    "relation \"{}\" does not exist",
-                    shown(schema.as_deref(), &bare)
-                ),
-                at,
-            ),
+            None => Err(no_relation(schema.as_deref(), &bare).at(at)),
         }
     }
 
