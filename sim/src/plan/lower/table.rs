@@ -741,6 +741,11 @@ impl Lowering<'_> {
             Some(tree) => {
                 let typed = self.over_row(&table, "index predicates", tree)?;
                 let expr = self.condition(typed, "WHERE")?;
+                absent(
+                    calls_with_constants(&expr),
+                    "an index predicate that calls a function with constants",
+                    place(tree, at),
+                )?;
                 if walk::volatility(&expr) != Volatility::Immutable {
                     return error(
                         "42P17",
@@ -1242,4 +1247,17 @@ fn refuse_foreign(create: &ast::CreateTable, at: usize) -> Result<(), DbError> {
         || multiset.is_some()
         || fallback.is_some();
     absent(flags || options || more, "options of other products", at)
+}
+
+/// Whether a function of a user is called with nothing but constants: the server calls it when it
+/// plans.
+fn calls_with_constants(expr: &Expr) -> bool {
+    let mut found = false;
+    walk::expr(&mut expr.clone(), 0, &mut |e, _| {
+        if let Expr::Routine { args, .. } = e {
+            found |= args.iter().all(|arg| matches!(arg, Expr::Const(_)));
+        }
+        true
+    });
+    found
 }

@@ -209,6 +209,13 @@ impl Exec<'_> {
     }
 
     fn deeper<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T, Stop>) -> Result<T, Stop> {
+        let settings = self.store.session(self.session).settings.get();
+        if settings
+            .show("force_parallel_mode")
+            .is_ok_and(|on| &*on == "on")
+        {
+            return Err(DbError::unsupported("functions in parallel workers", None).into());
+        }
         if self.depth >= DEEPEST {
             return Err(DbError::unsupported("functions that are nested this deeply", None).into());
         }
