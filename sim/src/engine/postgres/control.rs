@@ -23,7 +23,6 @@ use super::notify::Action;
 use super::session::{Block, Modes, PreparedText, Savepoint};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{LockMode, LockScope, Postgres, Stop, Tag, WaitPolicy, errors};
-use crate::plan::catalog::Catalog as _;
 use crate::plan::catalog::{Catalog as _, Relation};
 use crate::plan::descendants;
 use crate::sql::control::{
