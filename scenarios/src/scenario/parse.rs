@@ -410,6 +410,7 @@ fn expectation(
             let mut names: Vec<&str> = properties.iter().map(|p| &*p.name).collect();
             names.extend(BUILT_IN);
             names.extend(rowlock_model::claim::promise::ALL);
+            names.extend(rowlock_model::guard::promise::ALL);
             if check_name && !names.contains(&name) {
                 return Err(match nearest(name, &names) {
                     Some(near) => {

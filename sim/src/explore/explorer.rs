@@ -55,7 +55,8 @@ pub struct Explorer<D> {
 pub struct Detailed {
     /// The conclusion.
     pub exploration: Exploration,
-    /// Exact number of interleavings covered, if it is finite and everything was explored.
+    /// Exact number of interleavings covered, if it is finite and everything was explored, without
+    /// reductions: what they leave out is not counted.
     pub interleavings: Option<f64>,
     /// Polls spent on rebuilding processes and on auditing them.
     pub rebuild_polls: u64,

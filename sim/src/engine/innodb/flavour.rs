@@ -203,6 +203,13 @@ impl Flavour {
         self.is_mariadb()
     }
 
+    /// A row that `REPLACE` puts in the place of another one keeps its children where it has the
+    /// same referenced key. MySQL 9.7 does so (foreign keys are those of the server, not of InnoDB:
+    /// `innodb_native_foreign_keys` is off); MariaDB deletes the old row and all that depends on it.
+    pub fn keeps_children_of_replaced(self) -> bool {
+        !self.is_mariadb()
+    }
+
     /// `lock_wait_timeout` (metadata locks), in seconds.
     pub fn metadata_timeout_s(self) -> i64 {
         if self.is_mariadb() {

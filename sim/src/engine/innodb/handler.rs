@@ -420,7 +420,7 @@ impl Handler<'_> {
         self.lock_in_the_way(shape, at, &key)?;
         let result = self
             .store
-            .delete_row(self.session, shape, &old, &mut progress);
+            .delete_row(self.session, shape, &old, Some(row), &mut progress);
         match result {
             Ok(()) => Ok(()),
             Err(Obstacle::Refused(Refused::Wait)) => {
@@ -805,7 +805,7 @@ impl Handler<'_> {
         };
         let result = self
             .store
-            .delete_row(self.session, shape, &old, &mut progress);
+            .delete_row(self.session, shape, &old, None, &mut progress);
         match result {
             Ok(()) => Ok(Entry::Flag(true)),
             Err(Obstacle::Refused(Refused::Wait)) => {

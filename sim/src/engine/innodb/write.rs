@@ -357,7 +357,7 @@ impl Store {
         while progress.done < steps && result.is_ok() {
             let at = progress.done / 2;
             result = if progress.done == steps - 1 {
-                self.check_children(session, shape, old, Some(new), progress)
+                self.check_children(session, shape, old, Some(new), None, progress)
             } else if progress.done % 2 == 0 {
                 self.leave_index(session, shape, at, old, new)
             } else {
@@ -439,7 +439,8 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes a row: its records are marked, and stay until nobody needs them.
+    /// Deletes a row: its records are marked, and stay until nobody needs them. `by` is the row that
+    /// takes its place, if it is a `REPLACE` that deletes.
     ///
     /// # Errors
     /// See [`Obstacle`].
@@ -448,6 +449,7 @@ impl Store {
         session: SessionId,
         shape: &Shape,
         old: &Row,
+        by: Option<&Row>,
         progress: &mut Progress,
     ) -> Result<(), Obstacle> {
         self.begin(session, progress);
@@ -459,7 +461,7 @@ impl Store {
                 0 => self.mark_row(session, shape, old),
                 // InnoDB looks for children when the row itself is marked, before its secondary
                 // records.
-                1 => self.check_children(session, shape, old, None, progress),
+                1 => self.check_children(session, shape, old, None, by, progress),
                 _ => {
                     let index = &shape.indexes[at - 1];
                     let key = shape.key(index, old);
