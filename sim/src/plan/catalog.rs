@@ -336,6 +336,12 @@ pub trait Catalog {
         None
     }
 
+    /// Whether an extension of this name is installed in the database.
+    fn extension(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
     /// A sequence by name.
     fn sequence(&self, name: &str) -> Option<Arc<Sequence>>;
 

@@ -63,6 +63,13 @@ pub enum Ddl {
         /// `CASCADE`: triggers that call them are dropped.
         cascade: bool,
     },
+    /// `CREATE EXTENSION` of one that is modelled.
+    CreateExtension {
+        /// Its name.
+        name: Arc<str>,
+        /// `IF NOT EXISTS`.
+        if_not_exists: bool,
+    },
     /// `ALTER TABLE`.
     AlterTable {
         /// The table.

@@ -30,6 +30,8 @@ pub(crate) struct Schema {
     pub(crate) enums: BTreeMap<EnumId, Arc<EnumType>>,
     /// The functions that users have defined.
     pub(crate) routines: BTreeMap<RoutineId, Arc<Routine>>,
+    /// The names of installed extensions.
+    pub(crate) extensions: BTreeSet<Arc<str>>,
     /// The roles beside the first superuser, and whether each is one.
     pub(crate) roles: BTreeMap<Arc<str>, bool>,
     /// What roles may do with tables.
@@ -49,6 +51,8 @@ pub(crate) enum Edit {
     Routine(Arc<Routine>),
     /// Removes a function.
     DropRoutine(RoutineId),
+    /// Installs an extension.
+    Extension(Arc<str>),
     /// Adds a role, a superuser or not, or removes it.
     Role(Arc<str>, Option<bool>),
     /// Gives a privilege on a table to a role, or takes it.
@@ -107,6 +111,9 @@ impl Schema {
             }
             Edit::DropRoutine(id) => {
                 self.routines.remove(id);
+            }
+            Edit::Extension(name) => {
+                self.extensions.insert(Arc::clone(name));
             }
             Edit::Role(name, Some(superuser)) => {
                 self.roles.insert(Arc::clone(name), *superuser);
@@ -205,6 +212,10 @@ impl catalog::Catalog for Schema {
 
     fn routine(&self, id: RoutineId) -> Option<Arc<Routine>> {
         self.routines.get(&id).map(Arc::clone)
+    }
+
+    fn extension(&self, name: &str) -> bool {
+        self.extensions.contains(name)
     }
 
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {

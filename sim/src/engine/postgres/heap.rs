@@ -8,6 +8,7 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{Row, Value};
 
 use super::object::{Key, name};
+use super::ssi::Filled;
 use super::version::{Birth, Death, Hold, row_digest};
 use super::{Entry, Holder, Object, RelId, Run, Snapshot, Store, Version, VersionId, Xid};
 use crate::world::{Digest, Slot, World};
@@ -21,19 +22,12 @@ pub struct Heap {
     pub items: Vec<VersionId>,
     /// Its indexes.
     pub indexes: Vec<RelId>,
-    /// How many versions were ever appended, and how many bytes they take. `None`: it was truncated,
-    /// and what is where is not known any more.
-    pub filled: Option<(u32, usize)>,
+    /// How far it is filled.
+    pub filled: Filled,
 }
-
-/// Up to how many bytes the places of versions on a page are certain.
-const SURE_PAGE: usize = 6_500;
 
 impl Heap {
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
-        if world.is_exact() {
-            self.filled.map(|(items, _)| items).hash(digest);
-        }
         digest.word(u64::from(self.rel.0));
         digest.word(self.items.len() as u64);
         for index in &self.indexes {
@@ -103,7 +97,7 @@ impl Store {
                 rel,
                 items: Vec::new(),
                 indexes: Vec::new(),
-                filled: Some((0, 24)),
+                filled: Filled::default(),
             }),
         );
         self.innermost(session).created.push(rel);
@@ -196,12 +190,17 @@ impl Store {
         }
     }
 
-    /// The `ctid` of a version, as page and item; `None` if it cannot be told: once its first page is
-    /// nearly full, the server tidies it up when it likes, and uses places again.
-    pub fn ctid(&self, version: VersionId) -> Option<(u32, u32)> {
-        let version = self.version(version);
-        let (_, bytes) = self.heap(version.table).filled?;
-        (bytes <= SURE_PAGE).then_some((0, version.item))
+    /// The `ctid` of a version, as page and item.
+    pub fn ctid(&self, version: VersionId) -> (u32, u32) {
+        self.version(version).place
+    }
+
+    /// Where the next row of a table goes: on its last page, if there is room. Places of rows that are
+    /// gone are not used again, as long as nobody vacuums.
+    fn next_place(&mut self, rel: RelId, row: &[Value]) -> (u32, u32) {
+        let filled = self.heap_mut(rel).filled.with(row);
+        self.heap_mut(rel).filled = filled;
+        (filled.page, filled.items)
     }
 
     /// Whether a version is visible under a snapshot of `session`.
@@ -284,6 +283,16 @@ impl Store {
         }
     }
 
+    /// A TRUNCATE was rolled back: the table is filled as far as its rows go.
+    pub(super) fn refill(&mut self, rel: RelId) {
+        let items = self.heap(rel).items.iter();
+        let mut rows: Vec<_> = items
+            .map(|item| (self.version(*item).place, Row::clone(self.row(*item))))
+            .collect();
+        rows.sort_by_key(|(place, _)| *place);
+        self.heap_mut(rel).filled = Filled::through(&rows);
+    }
+
     fn append_as(
         &mut self,
         rel: RelId,
@@ -301,18 +310,12 @@ impl Store {
             self.world.footprint.write(name::tail(rel));
             self.world.footprint.write(name::row_lock(rel, position));
         }
-        let size = super::ssi::row_size(&row);
-        let filled = self
-            .heap(rel)
-            .filled
-            .map(|(n, bytes)| (n + 1, bytes + size));
-        let item = filled.map_or(0, |(n, _)| n);
+        let place = self.next_place(rel, &row);
         let version = Version {
             table: rel,
             position,
             root: position,
             row_digest: row_digest(&row),
-            item,
             row,
             birth,
             xmin,
@@ -321,11 +324,12 @@ impl Store {
             speculative: false,
             next: None,
             prev,
+            place,
+            xmax: prev.and_then(|old| self.carried_xmax(old)),
         };
         let id = self.world.create(None, Object::Version(version));
         let heap = self.heap_mut(rel);
         heap.items.push(id);
-        heap.filled = filled;
         self.note_touched(session, id);
         id
     }
@@ -384,6 +388,7 @@ impl Store {
     pub fn truncate(&mut self, session: SessionId, snapshot: &Snapshot, rel: RelId) {
         let xid = self.ensure_xid(session);
         let owner = self.owner(session);
+        self.heap_mut(rel).filled = Filled::default();
         for item in self.scan(rel).iter() {
             let version = self.version_mut(*item);
             if version.ender().is_none() {
@@ -396,7 +401,6 @@ impl Store {
             }
             self.innermost(session).truncated.push(*item);
         }
-        self.heap_mut(rel).filled = None;
     }
 }
 

@@ -56,6 +56,10 @@ pub struct Store {
     slots: Vec<(Slot, Slot)>,
     /// Plans of the statements of functions; follows from what they were made of.
     bodies: FxHashMap<BodyKey, Rc<Planned>>,
+    /// Whether anybody looks at the server's views.
+    pub(super) has_viewers: bool,
+    /// Whether statements pause before row locks.
+    pub(super) pauses: bool,
 }
 
 /// What the plan of a statement of a function follows from.
@@ -95,6 +99,8 @@ impl Store {
             world,
             slots: Vec::new(),
             bodies: FxHashMap::default(),
+            has_viewers: false,
+            pauses: false,
         }
     }
 

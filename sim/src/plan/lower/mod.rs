@@ -15,7 +15,7 @@ use crate::plan::catalog::{Catalog, RelationId, Table};
 use crate::plan::expr::Expr;
 use crate::plan::query::{Cte, CteId, OutputColumn, SubPlanId};
 use crate::plan::types::{Declared, Modifier, Type};
-use crate::plan::{Plan, PlanKind};
+use crate::plan::{Plan, PlanKind, TableLock};
 use crate::sql::control::TableLockMode;
 use crate::sql::tokens::{end_of, is_known, start_of};
 use crate::sql::{Statement, StatementKind};
@@ -180,7 +180,7 @@ struct Lowering<'c> {
     /// The levels around the present place, innermost last.
     levels: Vec<Level>,
     ctes: Vec<VisibleCte>,
-    locks: Vec<(Arc<Table>, TableLockMode)>,
+    locks: Vec<TableLock>,
     /// Descendants that are locked as the table with this id, but only once all of the statement is
     /// analysed.
     late_locks: Vec<(Arc<Table>, RelationId)>,
@@ -300,8 +300,13 @@ impl Lowering<'_> {
         tag: &'static str,
     ) -> Result<Plan, DbError> {
         for (table, root) in std::mem::take(&mut self.late_locks) {
-            let root = self.locks.iter().find(|(t, _)| t.id == root);
-            if let Some(mode) = root.map(|(_, mode)| *mode) {
+            let root: Vec<TableLockMode> = self
+                .locks
+                .iter()
+                .filter(|lock| lock.table.id == root)
+                .map(|lock| lock.mode)
+                .collect();
+            if let Some(mode) = root.into_iter().max() {
                 self.lock(&table, mode);
             }
         }
@@ -338,11 +343,32 @@ impl Lowering<'_> {
         CteId(self.cte_count - 1)
     }
 
-    /// Notes that the statement locks a table.
+    /// Notes that the statement locks a table to read it.
     fn lock(&mut self, table: &Arc<Table>, mode: TableLockMode) {
-        match self.locks.iter_mut().find(|(t, _)| t.id == table.id) {
-            Some((_, held)) => *held = (*held).max(mode),
-            None => self.locks.push((table.clone(), mode)),
+        let read = |lock: &&mut TableLock| {
+            lock.table.id == table.id && lock.mode < TableLockMode::RowExclusive
+        };
+        match self.locks.iter_mut().find(read) {
+            Some(lock) => lock.mode = lock.mode.max(mode),
+            None => self.locks.push(TableLock {
+                table: table.clone(),
+                mode,
+                indexes: true,
+            }),
+        }
+    }
+
+    /// Notes that the statement locks a table to write it; `indexes` as in [`TableLock`].
+    fn lock_target(&mut self, table: &Arc<Table>, indexes: bool) {
+        let mode = TableLockMode::RowExclusive;
+        let same = |lock: &&mut TableLock| lock.table.id == table.id && lock.mode == mode;
+        match self.locks.iter_mut().find(same) {
+            Some(lock) => lock.indexes |= indexes,
+            None => self.locks.push(TableLock {
+                table: table.clone(),
+                mode,
+                indexes,
+            }),
         }
     }
 

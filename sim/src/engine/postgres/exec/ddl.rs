@@ -14,7 +14,9 @@ use super::estimate::estimated_rows;
 use super::run::Done;
 use super::{Exec, Stop};
 use crate::engine::postgres::catalog::{Edit, Schema};
-use crate::engine::postgres::{IndexShape, LockMode, RelId, VersionId, compare_values, errors};
+use crate::engine::postgres::{
+    IndexShape, LockMode, RelId, Tag, VersionId, compare_values, errors,
+};
 use crate::plan::catalog::{
     Check, Column, EnumType, ForeignKey, Index, IndexMethod, Sequence, Table,
 };
@@ -149,6 +151,7 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
                 .collect()
         }
         Ddl::CreateSequence { .. }
+        | Ddl::CreateExtension { .. }
         | Ddl::CreateEnum(_)
         | Ddl::CreateRoutine { .. }
         | Ddl::DropRoutines { .. }
@@ -261,6 +264,20 @@ impl Exec<'_> {
                 }
                 self.drop_routines(routines, *cascade)?;
             }
+            Ddl::CreateExtension {
+                name,
+                if_not_exists,
+            } => match (self.schema.extensions.contains(name), if_not_exists) {
+                (false, _) => self.edit(Edit::Extension(Arc::clone(name))),
+                (true, true) => self.notice(
+                    "NOTICE",
+                    format!("extension \"{name}\" already exists, skipping"),
+                ),
+                (true, false) => {
+                    let message = format!("extension \"{name}\" already exists");
+                    return Err(DbError::postgres("42710", message).into());
+                }
+            },
             Ddl::AlterTable { table, actions } => {
                 for action in actions {
                     let table = Table::clone(&self.table(table.id));
@@ -324,6 +341,11 @@ impl Exec<'_> {
             } => self.truncate(tables, *restart_identity, *cascade)?,
         }
         Ok(Done::default())
+    }
+
+    /// Lists a lock on something that nobody else can reach, for `pg_locks`.
+    fn note(&mut self, tag: Tag, mode: LockMode) {
+        self.store.note_lock(self.session, tag, mode);
     }
 
     pub(super) fn new_id(&mut self) -> RelId {
@@ -407,10 +429,13 @@ impl Exec<'_> {
             self.create_sequence(sequence, owner);
         }
         self.store.create_heap(self.session, table.id);
+        self.note(Tag::Relation(table.id), LockMode::AccessExclusive);
         for index in &mut table.indexes {
             index.id = self.store.catalog_mut().new_id();
             self.store
                 .create_index(self.session, shape(table.id, index));
+            self.note(Tag::Relation(table.id), LockMode::Share);
+            self.note(Tag::Relation(index.id), LockMode::AccessExclusive);
         }
         for key in foreign_keys {
             let key = resolved(&table, key);
@@ -443,6 +468,7 @@ impl Exec<'_> {
         }
         self.store
             .create_index(self.session, shape(table.id, &index));
+        self.note(Tag::Relation(index.id), LockMode::AccessExclusive);
         let mut live: Vec<Vec<Value>> = Vec::new();
         let items = self.store.scan(table.id);
         for &version in items.iter() {
@@ -911,6 +937,9 @@ impl Exec<'_> {
             }
             self.store.ssi_empty(self.session, table.id)?;
             self.store.truncate(self.session, &self.snapshot, table.id);
+            // It builds the indexes anew.
+            self.note(Tag::Relation(table.id), LockMode::Share);
+            self.note(Tag::Indexes(table.id), LockMode::AccessExclusive);
             if restart_identity {
                 let schema = Rc::clone(&self.schema);
                 for sequence in schema.sequences.values() {

@@ -422,10 +422,10 @@ impl Exec<'_> {
         key: &ForeignKey,
         values: &[Value],
     ) -> Result<bool, Stop> {
-        self.lock_relation(parent.id, LockMode::RowShare)?;
+        self.lock_searched(parent.id, LockMode::RowShare)?;
         let places = self.places(parent, &key.parent_columns, values)?;
         for (leaf, _) in places.iter().filter(|(leaf, _)| leaf.table.id != parent.id) {
-            self.lock_relation(leaf.table.id, LockMode::RowShare)?;
+            self.lock_searched(leaf.table.id, LockMode::RowShare)?;
         }
         // Rows of a partitioned table are looked for under the newest snapshot.
         self.nested(parent.partitioned.is_some(), |exec| {
@@ -673,10 +673,10 @@ impl Exec<'_> {
         values: &[Value],
         mode: LockMode,
     ) -> Result<Vec<(Leaf, Vec<usize>)>, Stop> {
-        self.lock_relation(child.id, mode)?;
+        self.lock_searched(child.id, mode)?;
         let places = self.places(child, &key.columns, values)?;
         for (leaf, _) in places.iter().filter(|(leaf, _)| leaf.table.id != child.id) {
-            self.lock_relation(leaf.table.id, mode)?;
+            self.lock_searched(leaf.table.id, mode)?;
         }
         Ok(places)
     }
@@ -912,6 +912,19 @@ impl Exec<'_> {
             LockScope::Transaction,
             WaitPolicy::Block,
         )?;
+        Ok(())
+    }
+
+    /// Locks all indexes of a table, as its planning does.
+    pub(super) fn lock_indexes(&mut self, table: RelId, mode: LockMode) {
+        self.store
+            .note_lock(self.session, Tag::Indexes(table), mode);
+    }
+
+    /// Locks a table that a nested statement reads, and its indexes.
+    fn lock_searched(&mut self, table: RelId, mode: LockMode) -> Result<(), Stop> {
+        self.lock_relation(table, mode)?;
+        self.lock_indexes(table, mode);
         Ok(())
     }
 

@@ -121,6 +121,8 @@ pub(super) struct Exec<'e> {
     depth: usize,
     /// A statement of a function has run.
     nested_ran: bool,
+    /// Tables into which the statement has begun to insert, for views.
+    pub(super) opened: Vec<RelId>,
     /// Set when a `pg_sleep` waits: until when.
     pub(super) sleeps_until: Option<i64>,
     /// The sleep in which the statement was suspended is over.
@@ -156,6 +158,7 @@ impl<'e> Exec<'e> {
             routed: Vec::new(),
             depth: 0,
             nested_ran: false,
+            opened: Vec::new(),
             sleeps_until: None,
             slept: false,
         }

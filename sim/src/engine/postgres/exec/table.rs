@@ -408,12 +408,14 @@ impl Exec<'_> {
                 Ok(Value::Int(i64::from(table.0)))
             }
             SystemColumn::Ctid => {
-                let Some((page, item)) = self.store.ctid(version) else {
-                    return Err(DbError::unsupported("ctid in a table of this size", None).into());
-                };
+                let (page, item) = self.store.ctid(version);
                 Ok(Value::text(format!("({page},{item})")))
             }
-            SystemColumn::Xmax => Err(DbError::unsupported("the system column xmax", None).into()),
+            SystemColumn::Xmax => {
+                let xmax = &self.store.version(version).xmax;
+                let number = xmax.as_ref().map_or(0, |xmax| xmax.number());
+                Ok(Value::Int(i64::from(number)))
+            }
         }
     }
 

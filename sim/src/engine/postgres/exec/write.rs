@@ -104,6 +104,7 @@ impl Exec<'_> {
             return Ok(());
         };
         let row = self.finish_row(&leaf.table, row, around)?;
+        self.open_indexes(&leaf.table);
         let written = match &insert.conflict {
             None => Some(self.store_row(&leaf.table, &row, around)?),
             Some(conflict) => self.insert_or(&insert.table, &leaf, conflict, &row, around)?,
@@ -114,6 +115,13 @@ impl Exec<'_> {
             self.returning(&insert.returning, &bound, around, sink)?;
         }
         Ok(())
+    }
+
+    /// The first row of an INSERT locks the indexes of its table until the statement ends.
+    fn open_indexes(&mut self, table: &Table) {
+        if self.store.has_viewers() && !self.opened.contains(&table.id) {
+            self.opened.push(table.id);
+        }
     }
 
     /// Stores a new row with its index entries.

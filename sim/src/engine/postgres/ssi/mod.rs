@@ -27,10 +27,9 @@ mod page;
 mod read;
 mod write;
 
-pub(super) use self::page::row_size;
-
 use std::hash::Hash;
 
+pub use self::page::Filled;
 use rowlock_model::schedule::SessionId;
 
 use super::object::name;
@@ -363,7 +362,7 @@ impl Store {
                     Target::Relation(_) => (None, None),
                     Target::Page(rel, page) => (Some(self.page_number(*rel, *page)), None),
                     Target::Tuple(_, version) => {
-                        let (page, item) = self.place_of(*version);
+                        let (page, item) = self.ctid(*version);
                         (Some(page), Some(item))
                     }
                 };

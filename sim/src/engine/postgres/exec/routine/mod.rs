@@ -369,8 +369,11 @@ impl Exec<'_> {
             self.run.forget();
             self.store.finish_wait(self.session);
         }
-        for (table, mode) in &planned.plan.locks {
-            self.lock_relation(table.id, lock_mode(*mode))?;
+        for lock in &planned.plan.locks {
+            self.lock_relation(lock.table.id, lock_mode(lock.mode))?;
+        }
+        for lock in planned.plan.locks.iter().filter(|lock| lock.indexes) {
+            self.lock_indexes(lock.table.id, lock_mode(lock.mode));
         }
         Ok(())
     }
