@@ -4,6 +4,7 @@ use rowlock_model::Dialect;
 use rowlock_real::RealStage;
 use rowlock_scenarios::stage::Stage;
 use rowlock_sim::engine::postgres::Postgres;
+use rowlock_sim::engine::sqlite::Sqlite;
 use rowlock_sim::stage::SimStage;
 
 use crate::config::{Narrow, Target};
@@ -11,7 +12,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 /// The databases that are simulated.
-const SIMULATED: &[Dialect] = &[Dialect::Postgres];
+const SIMULATED: &[Dialect] = &[Dialect::Postgres, Dialect::Sqlite];
 
 /// Leaves out what is not simulated, and says so; a database that was asked for by name stays.
 pub(crate) fn only_simulated(
@@ -41,7 +42,11 @@ pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
             "simulated PostgreSQL 15",
             Postgres::default,
         ))),
-        Dialect::MySql | Dialect::MariaDb | Dialect::Sqlite => None,
+        Dialect::Sqlite => Some(Box::new(SimStage::new(
+            "simulated SQLite 3.51",
+            Sqlite::default,
+        ))),
+        Dialect::MySql | Dialect::MariaDb => None,
     }
 }
 

@@ -1,3 +1,4 @@
 //! The simulated servers.
 
 pub mod postgres;
+pub mod sqlite;

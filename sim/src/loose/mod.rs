@@ -11,7 +11,7 @@
 //! * [`eval`] evaluates expressions, [`run`] runs statements over an engine's rows.
 //! * [`storage`]: what an engine offers to the executor.
 
-mod ast;
+pub(crate) mod ast;
 pub mod catalog;
 mod collate;
 pub mod errors;
@@ -19,7 +19,7 @@ pub mod eval;
 pub mod expr;
 pub mod function;
 mod lex;
-mod lower;
+pub(crate) mod lower;
 pub mod parse;
 pub mod plan;
 pub mod query;
