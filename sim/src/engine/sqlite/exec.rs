@@ -632,6 +632,10 @@ impl Storage for Exec<'_> {
         let Some(old) = self.image.row(table.id, row.id).cloned() else {
             return Ok(None);
         };
+        if old == values && rowid == row.id && leaves_pages(table, changed) {
+            // The same bytes are not written again: the transaction stays clean.
+            return Ok(self.stored(table, rowid));
+        }
         self.take(table, row.id);
         self.put(table, rowid, Arc::clone(&values));
         if self.settings.foreign_keys {
@@ -669,6 +673,19 @@ impl Storage for Exec<'_> {
     fn collect_first(&self, _table: &Table, _access: &Access, _changed: &[usize]) -> bool {
         true
     }
+}
+
+/// Whether an update that changes no value writes no page: a record of a rowid table is compared with
+/// the old one, but the entries of an index whose columns are assigned are deleted and inserted.
+fn leaves_pages(table: &Table, changed: &[usize]) -> bool {
+    let touches = |index: &Index| {
+        index.filter.is_some()
+            || index
+                .keys
+                .iter()
+                .any(|key| key.column().is_none_or(|column| changed.contains(&column)))
+    };
+    !table.without_rowid && !table.indexes.iter().any(touches)
 }
 
 /// The unique indexes in the order in which they are checked: the newest first, those that replace

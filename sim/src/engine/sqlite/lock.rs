@@ -66,10 +66,11 @@ impl Sqlite {
         }
         let file = self.file();
         let snapshot = (file.image.clone(), file.version);
+        let wal = file.wal;
         let state = self.session_mut(session);
         state.lock = Lock::Shared;
         state.snapshot = Some(snapshot);
-        state.has_opened = true;
+        state.seen_wal = Some(wal);
         Ok(())
     }
 

@@ -50,8 +50,17 @@ impl Sqlite {
         let int = |i: i64| Some(Value::Int(i));
         match (word.as_str(), value) {
             ("journal_mode", None) => {
-                self.refused_read(session)?;
-                let mode = if self.file().wal { "wal" } else { "delete" };
+                // Told from memory; only a connection that has read nothing yet looks.
+                let seen = match self.session(session).seen_wal {
+                    Some(seen) => seen,
+                    None => {
+                        self.refused_read(session)?;
+                        let wal = self.file().wal;
+                        self.session_mut(session).seen_wal = Some(wal);
+                        wal
+                    }
+                };
+                let mode = if seen { "wal" } else { "delete" };
                 Ok(reply("journal_mode", Some(Value::text(mode))))
             }
             ("journal_mode", Some(mode)) => {
@@ -61,7 +70,6 @@ impl Sqlite {
                     other => return Err(unsupported(format!("journal_mode = {other}"))),
                 };
                 self.set_journal_mode(session, wal)?;
-                self.session_mut(session).has_opened = true;
                 let mode = if wal { "wal" } else { "delete" };
                 Ok(reply("journal_mode", Some(Value::text(mode))))
             }

@@ -104,8 +104,9 @@ pub(super) struct SessionState {
     pub(super) flight: Option<Rc<Flight>>,
     /// The connection was closed or killed.
     pub(super) gone: Option<Rc<DbError>>,
-    /// It has read the file, and so keeps a write-ahead log open.
-    pub(super) has_opened: bool,
+    /// The journal mode that it found when it read the file last; from then on it keeps a
+    /// write-ahead log open.
+    pub(super) seen_wal: Option<bool>,
 }
 
 impl SessionState {
@@ -161,7 +162,7 @@ impl SessionState {
             }
         }
         self.settings.hash(digest);
-        self.has_opened.hash(digest);
+        self.seen_wal.hash(digest);
         if exact {
             self.counts.hash(digest);
         }

@@ -162,9 +162,10 @@ impl Sqlite {
                 )
             }
         };
+        let schema_changed = !Rc::ptr_eq(&exec.image.schema, &image.schema);
         let state = self.session_mut(session);
         state.counts = counts;
-        if !writes.is_empty() {
+        if schema_changed || !writes.is_empty() {
             state.dirty = true;
             if keep {
                 state.work = Some(exec.image);

@@ -68,10 +68,11 @@ impl Sqlite {
     /// Ends the transaction, or the statement that is one.
     pub(super) fn commit(&mut self, session: SessionId) -> Result<(), Halt> {
         let state = self.session(session);
-        if !state.dirty {
+        if state.lock < Lock::Reserved {
             self.rollback(session);
             return Ok(());
         }
+        let dirty = state.dirty;
         if state.settings.foreign_keys
             && let (Some(work), Some((start, _))) = (&state.work, &state.snapshot)
             && foreign_key::violations(work, foreign_key::Which::Deferred, state.settings)
@@ -82,6 +83,11 @@ impl Sqlite {
         if !self.file().wal {
             self.lock_exclusive(session)
                 .map_err(|refused| self.refused(session, refused, true, Need::Alone))?;
+        }
+        if !dirty {
+            // Nothing was written; a rollback journal wanted to be alone all the same.
+            self.rollback(session);
+            return Ok(());
         }
         let work = self.session_mut(session).work.take();
         if let Some(work) = &work {
@@ -186,13 +192,14 @@ impl Sqlite {
             return Err(self.refused(session, Refused::Busy, wal, Need::Alone));
         }
         self.file_mut().wal = wal;
+        self.session_mut(session).seen_wal = Some(wal);
         Ok(())
     }
 
     /// Whether a connection keeps the write-ahead log open.
     fn keeps_log(&self, session: SessionId) -> bool {
         let state = self.session(session);
-        state.gone.is_none() && state.has_opened
+        state.gone.is_none() && state.seen_wal == Some(true)
     }
 }
 
