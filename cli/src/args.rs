@@ -62,6 +62,7 @@ pub(crate) enum Command {
     Replay(Replay),
     Mirror(Mirror),
     Spec(Spec),
+    Mysqltest(Mysqltest),
     Show(Show),
     List(List),
     Servers(Servers),
@@ -88,6 +89,15 @@ pub(crate) struct Check {
     pub(crate) on: Vec<String>,
     #[command(flatten)]
     pub(crate) limits: Limits,
+    /// What need not be explored twice: `all`, `none`, or some of `sleep-sets`, `invisible-steps`,
+    /// `symmetry`, with commas between them
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "all",
+        env = "ROWLOCK_REDUCE"
+    )]
+    pub(crate) reduce: String,
     /// Seed of every random decision
     #[arg(long, value_name = "N", default_value_t = 1, env = "ROWLOCK_SEED")]
     pub(crate) seed: u64,
@@ -220,6 +230,30 @@ pub(crate) struct Spec {
     /// Output for people, or one JSON object a permutation
     #[arg(long, value_name = "FORMAT", default_value = "human")]
     pub(crate) format: Format,
+}
+
+/// Run tests of MySQL and MariaDB (mysqltest scripts) and compare with the results beside them
+///
+/// A script's result is NAME.result in the same folder, or in `r` beside its folder `t`. Options in
+/// NAME-master.opt are given to a throwaway server. `./provision mysql-tests mariadb-tests` fetches
+/// the tests.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  rowlock mysqltest mysql-test/suite/innodb/t/iodku.test --on mysql
+  rowlock mysqltest mysql-test/main/locking_clause.test --on mariadb:10.11 --print")]
+pub(crate) struct Mysqltest {
+    /// Scripts
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// The top of the test tree, for files that scripts include; found by itself where there is one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: Option<PathBuf>,
+    /// Print what the scripts print, and compare nothing
+    #[arg(long)]
+    pub(crate) print: bool,
 }
 
 /// Where schedules are run.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use rowlock_model::verdict::Limits;
 use rowlock_model::{Dialect, Isolation};
 use rowlock_real::Target as Live;
+use rowlock_sim::explore::Reductions;
 
 use crate::args;
 use crate::exit::Failure;
@@ -15,6 +16,7 @@ pub(crate) struct Check {
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) narrow: Narrow,
     pub(crate) limits: Limits,
+    pub(crate) reductions: Reductions,
     pub(crate) seed: u64,
     pub(crate) random: Option<u64>,
     pub(crate) write_schedules: Option<PathBuf>,
@@ -34,6 +36,7 @@ impl Check {
             paths: args.paths,
             narrow,
             limits: limits(&args.limits)?,
+            reductions: reductions(&args.reduce)?,
             seed: args.seed,
             random: args.random,
             write_schedules: args.write_schedules,
@@ -213,6 +216,28 @@ fn simulated(on: &str) -> Result<Dialect, Failure> {
         .map_err(|e| Failure::Usage(format!("--on {on}: {e}")))
 }
 
+/// `all`, `none`, or a list.
+fn reductions(list: &str) -> Result<Reductions, Failure> {
+    let mut on = match list {
+        "all" => return Ok(Reductions::ALL),
+        _ => Reductions::NONE,
+    };
+    for name in list.split(',').filter(|_| list != "none") {
+        match name.trim() {
+            "sleep-sets" => on.sleep_sets = true,
+            "invisible-steps" => on.invisible_steps = true,
+            "symmetry" => on.symmetry = true,
+            other => {
+                return Err(Failure::Usage(format!(
+                    "--reduce {list}: `{other}` is none of all, none, sleep-sets, \
+                     invisible-steps, symmetry"
+                )));
+            }
+        }
+    }
+    Ok(on)
+}
+
 /// The limits, with the defaults of [`Limits`] where nothing is said.
 fn limits(args: &args::Limits) -> Result<Limits, Failure> {
     let mut limits = Limits::default();
@@ -272,6 +297,18 @@ mod tests {
         assert_eq!(bytes("99999999999G"), None);
         assert_eq!(milliseconds("5min"), Some(300_000));
         assert_eq!(milliseconds("5"), None);
+    }
+
+    #[test]
+    fn reductions_by_name() {
+        assert_eq!(reductions("all").ok(), Some(Reductions::ALL));
+        assert_eq!(reductions("none").ok(), Some(Reductions::NONE));
+        let some = Reductions {
+            symmetry: false,
+            ..Reductions::ALL
+        };
+        assert_eq!(reductions("sleep-sets, invisible-steps").ok(), Some(some));
+        assert!(matches!(reductions("sleep"), Err(Failure::Usage(_))));
     }
 
     #[test]

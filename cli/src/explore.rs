@@ -15,7 +15,7 @@ use rowlock_sim::database::{Answer, Database};
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::engine::sqlite::Sqlite;
 use rowlock_sim::explore::{
-    ExploreError, Explorer, Inspect, Monitor, OnProgress, Random, Remark, Seen, What,
+    ExploreError, Explorer, Inspect, Monitor, OnProgress, Random, Reductions, Remark, Seen, What,
 };
 
 use crate::output::ProgressLine;
@@ -24,6 +24,7 @@ use crate::output::ProgressLine;
 #[derive(Clone, Debug)]
 pub(crate) struct Mode {
     pub(crate) limits: Limits,
+    pub(crate) reductions: Reductions,
     pub(crate) seed: u64,
     /// So many random schedules instead of all.
     pub(crate) random: Option<u64>,
@@ -50,10 +51,10 @@ pub(crate) fn explore(
     match case.database {
         Dialect::Postgres => explore_on(Postgres::default(), scenario, case, mode, progress),
         Dialect::Sqlite => explore_on(Sqlite::default(), scenario, case, mode, progress),
-        other => Explored::Unsupported(Diagnostic::file(
-            &*scenario.source.path,
-            format!("{other} is not simulated"),
-        )),
+        Dialect::MySql | Dialect::MariaDb => {
+            let db = crate::stages::innodb(case.database);
+            explore_on(db, scenario, case, mode, progress)
+        }
     }
 }
 
@@ -71,7 +72,8 @@ fn explore_on<D: Database>(
         }
     };
     let wrong = Rc::default();
-    let explorer = explorer.limits(mode.limits.clone()).monitor(WrongSql {
+    let explorer = explorer.limits(mode.limits.clone());
+    let explorer = explorer.reductions(mode.reductions).monitor(WrongSql {
         processes: case.processes.clone(),
         found: Rc::clone(&wrong),
     });
@@ -214,6 +216,23 @@ impl Monitor for WrongSql {
                 Remark::Violated(detail)
             }
         }
+    }
+
+    fn ignores(&self, seen: &Seen<'_>) -> bool {
+        let What::Statement {
+            step: Some(step),
+            answer: Some(answer),
+            ..
+        } = seen.what
+        else {
+            return true;
+        };
+        let wrong = seen.process.and_then(|p| self.wrong(p, step, answer));
+        wrong.is_none()
+    }
+
+    fn is_symmetric(&self) -> bool {
+        true
     }
 }
 

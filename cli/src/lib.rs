@@ -13,5 +13,7 @@ mod verify;
 pub use database::postgres;
 pub use rowlock_model::verdict::{Bounds, Exploration, Limits, Verdict, Violation};
 pub use rowlock_model::{DbError, Dialect, ErrorClass, Host, Isolation, Reply, Session, Value};
-pub use rowlock_sim::explore::{Control, Explorer, Monitor, Remark, Seen, Watch, Worker};
+pub use rowlock_sim::explore::{
+    Control, Explorer, Monitor, Reductions, Remark, Seen, Watch, Worker,
+};
 pub use verify::Verify;

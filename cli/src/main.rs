@@ -37,6 +37,7 @@ fn run(args: args::Args, output: &output::Output) -> Result<exit::Exit, exit::Fa
         args::Command::Mirror(args) => {
             command::mirror::run(config::Replay::of(args.replay)?, output)
         }
+        args::Command::Mysqltest(args) => command::mysqltest::run(args, output),
         args::Command::Spec(args) => command::spec::run(&config::Spec::of(args)?, output),
         args::Command::List(args) => command::list::run(&args.paths, output),
     }

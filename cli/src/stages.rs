@@ -3,6 +3,8 @@
 use rowlock_model::Dialect;
 use rowlock_real::RealStage;
 use rowlock_scenarios::stage::Stage;
+use rowlock_sim::engine::innodb::InnoDb;
+use rowlock_sim::engine::innodb::flavour::Flavour;
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::engine::sqlite::Sqlite;
 use rowlock_sim::stage::SimStage;
@@ -12,7 +14,15 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 /// The databases that are simulated.
-const SIMULATED: &[Dialect] = &[Dialect::Postgres, Dialect::Sqlite];
+const SIMULATED: &[Dialect] = &Dialect::ALL;
+
+/// An empty database of MySQL 9.7 or MariaDB 10.11, with their usual settings.
+pub(crate) fn innodb(dialect: Dialect) -> InnoDb {
+    InnoDb::new(match dialect {
+        Dialect::MariaDb => Flavour::MARIADB_10_11,
+        _ => Flavour::MYSQL,
+    })
+}
 
 /// Leaves out what is not simulated, and says so; a database that was asked for by name stays.
 pub(crate) fn only_simulated(
@@ -46,7 +56,12 @@ pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
             "simulated SQLite 3.51",
             Sqlite::default,
         ))),
-        Dialect::MySql | Dialect::MariaDb => None,
+        Dialect::MySql => Some(Box::new(SimStage::new("simulated MySQL 9.7", || {
+            innodb(Dialect::MySql)
+        }))),
+        Dialect::MariaDb => Some(Box::new(SimStage::new("simulated MariaDB 10.11", || {
+            innodb(Dialect::MariaDb)
+        }))),
     }
 }
 

@@ -12,8 +12,21 @@ use crate::{Outcome, Value};
 pub struct ProcessId(pub u8);
 
 /// A session by its position in the world: sessions are numbered in the order of connecting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionId(pub u8);
+
+impl SessionId {
+    /// What a session's number is hashed with. A hasher that knows it can give sessions other
+    /// numbers, and so see that two states differ in nothing but the numbers of their sessions.
+    pub const HASH_MARK: u128 = 0x5e55_1040_c3a1_9f27_7b0d_e6f2_84c9_3b00;
+}
+
+/// Hashes the number with [`SessionId::HASH_MARK`], in one word of 128 bits.
+impl std::hash::Hash for SessionId {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u128(SessionId::HASH_MARK | u128::from(self.0));
+    }
+}
 
 /// A request that a process waits for: one per pending await, numbered within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

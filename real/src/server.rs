@@ -104,6 +104,15 @@ fn provisioned() -> impl Iterator<Item = PathBuf> {
     found.into_iter()
 }
 
+/// The top of a tree of tests (`mysql-tests`, `mariadb-tests`) that `./provision` fetched.
+pub fn test_tree(name: &str) -> Option<PathBuf> {
+    let tree = provisioned().find(|place| place.file_name() == Some(OsStr::new(name)))?;
+    ["usr/lib/mysql-test", "usr/share/mysql/mysql-test"]
+        .iter()
+        .map(|top| tree.join(top))
+        .find(|top| top.is_dir())
+}
+
 /// The server's process, under the care of a shell.
 #[derive(Debug)]
 struct Supervised {

@@ -7,6 +7,7 @@ pub mod anomaly;
 pub mod binding;
 pub mod expr;
 pub mod monitor;
+pub mod mysqltest;
 pub mod pinned;
 pub mod replay;
 pub mod scenario;

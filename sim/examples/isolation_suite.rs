@@ -1,6 +1,9 @@
-//! Runs PostgreSQL's isolation suite on the simulator, at each default isolation level, and prints the
-//! table in `docs/isolation-suite.md`: `isolation_suite DIRECTORY [--verbose] [SPEC...]`, where the
-//! directory has `specs` and `expected`. With names of specs, prints their differences instead.
+//! Runs PostgreSQL's isolation suite on the simulator.
+//!
+//! `isolation_suite DIRECTORY` prints the table in `docs/isolation-suite.md`: each spec at each default
+//! isolation level. `isolation_suite DIRECTORY --speed` runs it once at READ COMMITTED and prints how
+//! many permutations a second that were, and which specs took longest. `isolation_suite DIRECTORY
+//! [--verbose] SPEC...` prints the differences of these specs. The directory has `specs` and `expected`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,21 +26,41 @@ const LEVELS: [Isolation; 3] = [
 ];
 
 fn main() {
-    let mut verbose = false;
-    let mut args: Vec<String> = std::env::args().skip(1).collect();
-    args.retain(|arg| {
-        verbose |= arg == "--verbose";
-        arg != "--verbose"
-    });
-    let directory = args.first().expect("the directory of the suite");
+    let (options, words): (Vec<String>, Vec<String>) = std::env::args()
+        .skip(1)
+        .partition(|arg| arg.starts_with("--"));
+    let has = |name: &str| options.iter().any(|option| option == name);
+    let (directory, names) = words.split_first().expect("the directory of the suite");
     let directory = Path::new(directory);
-    if args.len() > 1 {
-        for name in &args[1..] {
-            show(directory, name, verbose);
+    if has("--speed") {
+        speed(directory);
+    } else if names.is_empty() {
+        table(directory);
+    } else {
+        for name in names {
+            show(directory, name, has("--verbose"));
         }
-        return;
     }
-    table(directory);
+}
+
+/// A line of the list: tier, spec, and the numbers of the permutations.
+fn listed() -> impl Iterator<Item = (&'static str, &'static str, Vec<usize>)> {
+    let lines = TIERS.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| {
+        let mut words = line.split(' ');
+        let mut word = || words.next().unwrap_or("");
+        (word(), word(), numbers(word()))
+    })
+}
+
+fn numbers(text: &str) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| text.parse::<usize>().expect("a number");
+        numbers.extend(number(first)..=number(last));
+    }
+    numbers
 }
 
 /// One run of a spec, by permutation.
@@ -49,7 +72,23 @@ struct Found {
     elapsed: Duration,
 }
 
-fn run(directory: &Path, name: &str, level: Isolation) -> Found {
+impl Found {
+    /// Why a permutation is not equal, if it is not.
+    fn reason(&self, at: usize) -> Option<String> {
+        match (&self.runs[at].ending, &self.differences[at]) {
+            (Ending::Complete, None) => None,
+            (Ending::Complete, Some(difference)) => {
+                Some(format!("differs in line {}", difference.line))
+            }
+            (Ending::Unsupported(what), _) => {
+                Some(what.trim_start_matches("not modelled: ").to_owned())
+            }
+            (Ending::Stuck(why), _) => Some(why.clone()),
+        }
+    }
+}
+
+fn run(directory: &Path, name: &str, level: Isolation, numbers: &[usize]) -> Found {
     let path = directory.join(format!("specs/{name}.spec"));
     let text = std::fs::read_to_string(&path).expect("the spec can be read");
     let spec = Spec::parse(&Source::new(path.display().to_string(), text)).expect("a spec");
@@ -61,13 +100,9 @@ fn run(directory: &Path, name: &str, level: Isolation) -> Found {
     };
     let start = Instant::now();
     let mut runs = Vec::new();
-    let ended = spec::run(
-        &spec,
-        name,
-        &mut SimBench::new(Some(level)),
-        |_| true,
-        |run| runs.push(run),
-    );
+    let mut bench = SimBench::new(Some(level));
+    let wanted = |number: usize| numbers.is_empty() || numbers.contains(&number);
+    let ended = spec::run(&spec, name, &mut bench, wanted, |run| runs.push(run));
     let elapsed = start.elapsed();
     if let Err(error) = ended {
         eprintln!("{name}: {error}");
@@ -87,8 +122,12 @@ fn run(directory: &Path, name: &str, level: Isolation) -> Found {
     }
 }
 
+fn count(equal: &[bool]) -> usize {
+    equal.iter().filter(|equal| **equal).count()
+}
+
 fn show(directory: &Path, name: &str, verbose: bool) {
-    let found = run(directory, name, Isolation::ReadCommitted);
+    let found = run(directory, name, Isolation::ReadCommitted, &[]);
     let mut shown = BTreeMap::new();
     for (run, difference) in found.runs.iter().zip(&found.differences) {
         let what = match (&run.ending, difference) {
@@ -102,56 +141,90 @@ fn show(directory: &Path, name: &str, verbose: bool) {
             println!("  {name} {}: {what}", run.number);
         }
     }
-    let equal = found.equal.iter().filter(|equal| **equal).count();
-    let of = found.equal.len();
+    let (equal, of) = (count(&found.equal), found.equal.len());
     println!("{name}: {equal} of {of} ({} ms)", found.elapsed.as_millis());
+}
+
+fn speed(directory: &Path) {
+    let mut times: Vec<(Duration, &str, usize)> = Vec::new();
+    for (_, name, numbers) in listed().filter(|(_, name, _)| !SLOW.contains(name)) {
+        let found = run(directory, name, Isolation::ReadCommitted, &numbers);
+        let complete = |run: &&Run| run.ending == Ending::Complete;
+        let complete = found.runs.iter().filter(complete).count();
+        times.push((found.elapsed, name, complete));
+    }
+    let elapsed: Duration = times.iter().map(|(time, ..)| *time).sum();
+    let complete: usize = times.iter().map(|(.., complete)| complete).sum();
+    let rate = complete as f64 / elapsed.as_secs_f64();
+    println!(
+        "{complete} permutations in {} ms: {rate:.0} a second, without {}",
+        elapsed.as_millis(),
+        SLOW.join(", ")
+    );
+    times.sort_by(|(a, ..), (b, ..)| b.cmp(a));
+    for (time, name, complete) in times.iter().take(5) {
+        println!("  {name}: {complete} in {} ms", time.as_millis());
+    }
+}
+
+/// Permutations by number, in ranges: `1-3,7`.
+fn ranges(numbers: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let texts = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    texts.collect::<Vec<_>>().join(",")
 }
 
 fn table(directory: &Path) {
     println!(
-        "| tier | spec | permutations | read committed | repeatable read | serializable | refused |"
+        "| tier | spec | permutations | read committed | repeatable read | serializable | not equal at read committed |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     let mut totals: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
-    let mut elapsed = Duration::ZERO;
-    for line in TIERS.lines().filter(|line| !line.starts_with('#')) {
-        let mut words = line.split(' ');
-        let (tier, name) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-        let numbers = numbers(words.next().unwrap_or(""));
-        if cfg!(debug_assertions) && SLOW.contains(&name) {
-            totals.entry(tier).or_default()[0] += numbers.len();
-            let of = numbers.len();
-            println!("| {tier} | {name} | {of} | - | - | - | not run without optimisation |");
+    for (tier, name, numbers) in listed() {
+        let total = totals.entry(tier).or_default();
+        total[0] += numbers.len();
+        if SLOW.contains(&name) && cfg!(debug_assertions) {
+            println!(
+                "| {tier} | {name} | {} | - | - | - | not run without optimisation |",
+                numbers.len()
+            );
             continue;
         }
         let mut cells = Vec::new();
-        let mut reasons: Vec<String> = Vec::new();
-        let total = totals.entry(tier).or_default();
-        total[0] += numbers.len();
+        let mut reasons: Vec<(String, Vec<usize>)> = Vec::new();
         for (i, level) in LEVELS.into_iter().enumerate() {
-            let found = run(directory, name, level);
-            let is_equal = |n: &&usize| found.equal.get(**n - 1) == Some(&true);
-            let equal = numbers.iter().filter(is_equal).count();
+            let found = run(directory, name, level, &numbers);
+            let equal = count(&found.equal);
             total[i + 1] += equal;
             cells.push(equal.to_string());
-            if i == 0 {
-                elapsed += found.elapsed;
-                for run in found
-                    .runs
-                    .iter()
-                    .filter(|run| numbers.contains(&run.number))
-                {
-                    if let Ending::Unsupported(what) = &run.ending
-                        && !reasons.contains(what)
-                    {
-                        reasons.push(what.clone());
-                    }
+            if i > 0 {
+                continue;
+            }
+            for (at, run) in found.runs.iter().enumerate() {
+                let Some(reason) = found.reason(at) else {
+                    continue;
+                };
+                match reasons.iter_mut().find(|(known, _)| *known == reason) {
+                    Some((_, numbers)) => numbers.push(run.number),
+                    None => reasons.push((reason, vec![run.number])),
                 }
             }
         }
-        let reasons: Vec<&str> = reasons
+        let reasons: Vec<String> = reasons
             .iter()
-            .map(|what| what.trim_start_matches("not modelled: "))
+            .map(|(reason, of)| match of.len() == numbers.len() {
+                true => reason.clone(),
+                false => format!("{}: {reason}", ranges(of)),
+            })
             .collect();
         println!(
             "| {tier} | {name} | {} | {} | {} |",
@@ -163,15 +236,4 @@ fn table(directory: &Path) {
     for (tier, [all, rc, rr, ser]) in &totals {
         println!("| {tier} | **all** | **{all}** | **{rc}** | **{rr}** | **{ser}** | |");
     }
-    eprintln!("read committed took {} ms", elapsed.as_millis());
-}
-
-fn numbers(text: &str) -> Vec<usize> {
-    let mut numbers = Vec::new();
-    for range in text.split(',') {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| text.parse::<usize>().expect("a number");
-        numbers.extend(number(first)..=number(last));
-    }
-    numbers
 }

@@ -3,6 +3,8 @@
 //! Time stands still while sessions can go on by themselves. It passes only in a patient wait, from
 //! one server timer to the next: deadlock checks, timeouts, sleeps.
 
+mod memory;
+
 use std::collections::BTreeSet;
 
 use rowlock_model::schedule::SessionId;
@@ -11,6 +13,7 @@ use rowlock_model::{Batch, DbError, ErrorClass, Isolation, Notice, Reply, Value}
 use rowlock_scenarios::spec::{Bench, Notification, Refusal, Rest, Results, Seat, Table};
 use rowlock_scenarios::stage::StageError;
 
+use self::memory::Memory;
 use crate::database::{Answer, Database, Internal, Progress, Request};
 use crate::engine::postgres::{DeadlockTimer, Message, Postgres, pid};
 
@@ -33,6 +36,8 @@ pub struct SimBench {
     waiting: Vec<SessionId>,
     /// Waits in which the deadlock check was made already.
     checked: BTreeSet<(SessionId, u64)>,
+    /// What earlier permutations were answered.
+    memory: Memory,
 }
 
 /// What time brings next.
@@ -164,16 +169,25 @@ impl Bench for SimBench {
         Ok(())
     }
 
+    fn begin(&mut self, more: bool) {
+        self.begin_permutation(more);
+    }
+
     fn send(&mut self, seat: Seat, sql: &str) -> Result<(), StageError> {
-        let place = &mut self.places[seat];
-        if place.running || place.answer.is_some() {
+        if self.places[seat].running || self.places[seat].answer.is_some() {
             return Err(failure(format!("connection {seat} is busy")));
         }
+        if self.recall(seat, sql) {
+            return Ok(());
+        }
+        let place = &mut self.places[seat];
         place.running = true;
+        let before = place.notices.len();
         let session = place.session;
         let progress = self.db.submit(session, &Request::Batch(sql.into()));
         self.take(session, progress);
         self.settle();
+        self.remember(seat, sql, before);
         Ok(())
     }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use rowlock_model::schedule::SessionId;
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
 
+pub use crate::world::Renaming;
+
 /// A position in the undo log of a [`Database`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub usize);
@@ -84,7 +86,7 @@ pub struct Wait {
 ///
 /// Names below [`Footprint::SHARED_BELOW`] are things of the whole server (the order of commits, the
 /// clock, the schema) that everybody writes: two processes that meet there do not contend.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Footprint {
     /// Objects read, ascending, without those written.
     pub reads: Vec<u64>,
@@ -188,6 +190,39 @@ pub trait Database {
     /// The canonical fingerprint of the whole server state: equal for states that no client can
     /// tell apart (transaction ids by role, times relative to now where programs cannot see them).
     fn fingerprint(&mut self) -> u128;
+
+    /// What the fingerprint would be if sessions had other numbers; `None` from a server that cannot
+    /// tell, or in a state in which it cannot. Programs must not see the numbers then, nor anything
+    /// that depends on them: see [`shows_sessions`](Self::shows_sessions).
+    fn fingerprint_renamed(&mut self, _renaming: &Renaming) -> Option<u128> {
+        None
+    }
+
+    /// A hash of how a session stands in the server, whatever numbers it and others have; `alone`
+    /// gives it the number 1 and all others 0. The better it tells apart sessions that differ, the
+    /// more symmetric states are recognised.
+    fn session_colour(&mut self, _session: SessionId, _alone: &Renaming) -> u128 {
+        0
+    }
+
+    /// Whether some text that was prepared or run may tell sessions apart by their numbers or the
+    /// names of their clients.
+    fn shows_sessions(&self) -> bool {
+        true
+    }
+
+    /// Which rules the fingerprint and the footprints follow. It grows when a program turns out to
+    /// see what programs normally cannot (a transaction id, say), and then what was recorded before
+    /// is not to be compared with what is recorded after.
+    fn rules_version(&self) -> u64 {
+        0
+    }
+
+    /// Whether a timer of the server may end this session's statement, transaction or session at
+    /// some time. A server that cannot tell says yes.
+    fn has_timeouts(&self, _session: SessionId) -> bool {
+        true
+    }
 
     /// Forgets the recorded footprint and records from now on; call before a step.
     fn begin_footprint(&mut self);

@@ -259,6 +259,26 @@ impl Monitor for Watched {
         }
     }
 
+    fn ignores(&self, seen: &Seen<'_>) -> bool {
+        let Some(process) = seen.process.map(|process| usize::from(process.0)) else {
+            return true;
+        };
+        match seen.what {
+            What::Note { name, values } if name == EVENT_NOTE => match Told::from_values(values) {
+                Some(told) => told.property != self.monitor.property(),
+                None => true,
+            },
+            What::Statement {
+                step: Some(_),
+                answer: Some(_),
+                ..
+            } => self.events[process].events.is_none(),
+            What::Finished => false,
+            What::Other => !matches!(seen.choice, Choice::Crash(_)),
+            What::Note { .. } | What::Statement { .. } => true,
+        }
+    }
+
     fn end(&self, state: &EventState) -> Remark {
         remark(self.monitor.at_end(state))
     }

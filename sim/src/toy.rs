@@ -22,7 +22,7 @@ use rowlock_model::{
 };
 
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Progress, Request, StatementId, Wait,
+    Answer, Database, Footprint, Internal, Mark, Progress, Renaming, Request, StatementId, Wait,
 };
 use crate::explore::{Control, Worker};
 
@@ -260,6 +260,7 @@ impl Toy {
             }
             DONE => {
                 let at = row();
+                self.read |= 1 << at;
                 let job = self.jobs[at];
                 let mine = job.owner == me || self.mutant == Mutant::DoneWithoutOwner;
                 if mine && job.state == State::Running {
@@ -498,6 +499,54 @@ impl Database for Toy {
 
     fn fingerprint(&mut self) -> u128 {
         self.hash
+    }
+
+    fn has_timeouts(&self, _: SessionId) -> bool {
+        false
+    }
+
+    fn fingerprint_renamed(&mut self, renaming: &Renaming) -> Option<u128> {
+        let new = |number: u8| match number.checked_sub(1) {
+            None => 0,
+            Some(session) => renaming.sessions[usize::from(session)] + 1,
+        };
+        let jobs = self.jobs.iter().enumerate().map(|(at, job)| {
+            let (owner, lock) = (new(job.owner), new(job.lock));
+            Job {
+                owner,
+                lock,
+                ..*job
+            }
+            .hash_at(at)
+        });
+        let clients = self.clients.iter().enumerate().map(|(at, client)| {
+            let at = usize::from(renaming.sessions[at]);
+            client.hash_at(at)
+        });
+        Some(jobs.chain(clients).fold(0, u128::wrapping_add))
+    }
+
+    fn session_colour(&mut self, session: SessionId, _: &Renaming) -> u128 {
+        let me = session.0 + 1;
+        let client = self.clients[usize::from(session.0)].hash_at(0);
+        let mine = |number: u8| u8::from(number == me);
+        let jobs = self.jobs.iter().enumerate();
+        let jobs = jobs.filter(|(_, job)| job.owner == me || job.lock == me);
+        jobs.map(|(at, job)| {
+            let (owner, lock) = (mine(job.owner), mine(job.lock));
+            Job {
+                owner,
+                lock,
+                ..*job
+            }
+            .hash_at(at)
+        })
+        .fold(client, u128::wrapping_add)
+    }
+
+    fn shows_sessions(&self) -> bool {
+        // Rows with their owners are shown to properties only, which hold for all or for none.
+        false
     }
 
     fn begin_footprint(&mut self) {

@@ -146,6 +146,7 @@ impl Check<'_> {
     fn explored(&mut self, meant: &Meant<'_>) -> Result<(), Failure> {
         let mode = Mode {
             limits: self.config.limits.clone(),
+            reductions: self.config.reductions,
             seed: self.config.seed,
             random: self.config.random,
         };

@@ -19,8 +19,8 @@ use crate::session::{Link, RealSession};
 use crate::target::Target;
 use waits::Queue;
 
-/// The database of a run on a throwaway server.
-const DATABASE: &str = "rowlock";
+/// The database of a run on a throwaway server, called as in the tests of MySQL and MariaDB.
+const DATABASE: &str = "test";
 
 /// The stage's own queries give up soon: it never joins a queue for longer, since those behind it
 /// would wait for it.

@@ -67,6 +67,13 @@ pub trait Bench {
     /// The server cannot be reached or used.
     fn open(&mut self, names: &[String]) -> Result<(), StageError>;
 
+    /// A permutation begins, with the connections and the database as they are. `more`: it is not the
+    /// last. A server that can tell that it has been here before may answer what it is sent from
+    /// memory, as long as it is sent the same as then.
+    fn begin(&mut self, more: bool) {
+        let _ = more;
+    }
+
     /// Sends a text as one message to a connection that has nothing to do.
     ///
     /// # Errors

@@ -62,6 +62,7 @@ pub fn run(
             .iter()
             .map(|session| format!("isolation/{name}/{}", session.name)),
     );
+    let last = (1..=spec.permutations.len()).rev().find(|n| wanted(*n));
     let mut is_open = false;
     for (i, permutation) in spec.permutations.iter().enumerate() {
         if !wanted(i + 1) {
@@ -70,6 +71,7 @@ pub fn run(
         if !is_open {
             bench.open(&names)?;
         }
+        bench.begin(Some(i + 1) != last);
         let mut tester = Tester::new(spec, bench, permutation);
         let ending = match tester.run() {
             Ok(()) => Ending::Complete,

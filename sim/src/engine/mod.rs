@@ -1,4 +1,5 @@
 //! The simulated servers.
 
+pub mod innodb;
 pub mod postgres;
 pub mod sqlite;

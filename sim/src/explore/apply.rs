@@ -5,6 +5,7 @@ use rowlock_model::schedule::{Choice, Loss, ProcessId, SessionId};
 use rowlock_model::verdict::Unsupported;
 
 use super::error::ExploreError;
+use super::footprints::{Fault, Own};
 use super::trie::{Action, NodeId};
 use super::world::{
     Budget, Client, Flaw, Line, Phase, Process, World, broken, open_session, terminated,
@@ -22,14 +23,49 @@ impl<D: Database> World<D> {
         self.happened.waits = false;
         self.happened.finished = false;
         self.happened.entered.clear();
+        let records = self.tracking || !self.contention.found;
+        if records {
+            self.db.begin_footprint();
+            self.touched.clear();
+        }
+        let result = self.carry_out_watched(choice);
+        if records && !self.tracking {
+            self.db.end_footprint();
+        }
+        result
+    }
+
+    fn carry_out_watched(&mut self, choice: Choice) -> Result<(), Flaw> {
         let carried = self.carry_out(choice);
-        // Monitors hear of the event even if it ends the path: both may be worth reporting, and
-        // what a process says of itself comes first.
+        if !self.contention.found {
+            self.meet();
+        }
+        // What a process says of itself comes before what is said about it.
         carried?;
         if !self.monitors.is_empty() {
             self.watch(choice)?;
         }
         Ok(())
+    }
+
+    /// Everything that the last choice touched, in the server and here. Only while tracking.
+    pub(crate) fn take_footprint(&mut self) -> Footprint {
+        let mut footprint = self.db.footprint();
+        self.db.end_footprint();
+        if let Some(process) = self.happened.process {
+            self.touch(Own::Process(usize::from(process)));
+        }
+        footprint.writes.extend_from_slice(&self.touched);
+        footprint.writes.sort_unstable();
+        footprint.writes.dedup();
+        footprint
+    }
+
+    /// Notes that the present choice depends on an object of the explorer and changes it.
+    pub(super) fn touch(&mut self, object: Own) {
+        if self.tracking {
+            self.touched.push(object.name());
+        }
     }
 
     fn carry_out(&mut self, choice: Choice) -> Result<(), Flaw> {
@@ -42,20 +78,20 @@ impl<D: Database> World<D> {
             Choice::Notice(s) => {
                 self.happened.session = Some(s.0);
                 let server = self.server_id(usize::from(s.0));
-                self.on_server(usize::from(s.0), |db| db.terminate(server));
+                self.db.terminate(server);
                 Ok(())
             }
             Choice::Kill(s) => self.kill(usize::from(s.0)),
             Choice::Lose(ProcessId(p), request, loss) => self.lose(usize::from(p), request.0, loss),
             Choice::Late(s) => self.late(usize::from(s.0)),
             Choice::Advance(by) => {
-                self.spend(|budget| &mut budget.clock);
+                self.spend(None, |budget| &mut budget.clock);
                 let now = self.db.now_micros();
                 self.db.set_now_micros(now + by);
                 Ok(())
             }
             Choice::Cancel(ProcessId(p), request) => {
-                self.spend(|budget| &mut budget.cancels);
+                self.spend(Some(Fault::Cancel), |budget| &mut budget.cancels);
                 let process = usize::from(p);
                 self.note_request(process, request.0);
                 self.deliver(process, Event::Cancel(request.0))
@@ -63,7 +99,11 @@ impl<D: Database> World<D> {
         }
     }
 
-    fn spend(&mut self, of: impl FnOnce(&mut Budget) -> &mut u32) {
+    fn spend(&mut self, fault: Option<Fault>, of: impl FnOnce(&mut Budget) -> &mut u32) {
+        // The clock is no object: moving it conflicts with everything.
+        if let Some(fault) = fault {
+            self.touch(Own::Budget(fault));
+        }
         let mut budget = self.budget;
         *of(&mut budget) -= 1;
         self.set_budget(budget);
@@ -75,17 +115,12 @@ impl<D: Database> World<D> {
         self.happened.request = found.map(|at| (self.processes[process].node, at));
     }
 
-    /// Runs something in the server for the session `line`, and sees whom it meets there.
-    fn on_server<R>(&mut self, line: usize, run: impl FnOnce(&mut D) -> R) -> R {
-        if self.contention.found {
-            return run(&mut self.db);
-        }
-        self.db.begin_footprint();
-        let result = run(&mut self.db);
-        let process = self.lines[line].process;
-        let footprint = self.db.footprint();
-        self.db.end_footprint();
-        let Footprint { reads, writes } = footprint;
+    /// Sees whom the process that acts meets in the server.
+    fn meet(&mut self) {
+        let Some(process) = self.happened.process else {
+            return;
+        };
+        let Footprint { reads, writes } = self.db.footprint();
         for object in reads.iter().chain(&writes) {
             self.contention.found |= self.contention.writers.iter().any(|(other, writer)| {
                 other == object && *writer != process && *object >= Footprint::SHARED_BELOW
@@ -93,7 +128,6 @@ impl<D: Database> World<D> {
         }
         let written = writes.into_iter().map(|object| (object, process));
         self.contention.writers.extend(written);
-        result
     }
 
     fn step(&mut self, process: usize, request: u32) -> Result<(), Flaw> {
@@ -156,14 +190,10 @@ impl<D: Database> World<D> {
         let server = self.server_id(line);
         let node = self.processes[process].node;
         let trie = self.actors[process].trie;
-        if self.contention.found {
-            let Action::Run(_, request) = &self.tries[trie].node(node).pending[at].action else {
-                unreachable!("only statements are sent");
-            };
-            return self.db.submit(server, request);
-        }
-        let request = self.request(process, at);
-        self.on_server(line, |db| db.submit(server, &request))
+        let Action::Run(_, request) = &self.tries[trie].node(node).pending[at].action else {
+            unreachable!("only statements are sent");
+        };
+        self.db.submit(server, request)
     }
 
     fn request(&self, process: usize, at: usize) -> Request {
@@ -203,6 +233,8 @@ impl<D: Database> World<D> {
                     | ErrorClass::Contention
                     | ErrorClass::Unique
             );
+            // It names the sessions of the cycle.
+            self.tells_apart |= error.class == ErrorClass::Deadlock;
             if error.class == ErrorClass::Unsupported {
                 return Err(Flaw::Unsupported(
                     self.describe_unsupported(process, request, error),
@@ -265,7 +297,7 @@ impl<D: Database> World<D> {
             self.note_request(process, request);
         }
         let event = event(server);
-        match self.on_server(line, |db| db.internal(event)) {
+        match self.db.internal(event) {
             Progress::Waits => {
                 self.happened.waits = true;
                 Ok(())
@@ -306,7 +338,7 @@ impl<D: Database> World<D> {
     }
 
     fn crash(&mut self, process: usize) -> Result<(), Flaw> {
-        self.spend(|budget| &mut budget.crashes);
+        self.spend(Some(Fault::Crash), |budget| &mut budget.crashes);
         self.end_process(process, Phase::Crashed);
         for line in 0..self.lines.len() {
             let state = self.lines[line];
@@ -325,7 +357,7 @@ impl<D: Database> World<D> {
             );
             let server = self.server_id(line);
             if self.rules.prompt_notice && !self.db.is_gone(server) {
-                self.on_server(line, |db| db.terminate(server));
+                self.db.terminate(server);
             }
         }
         Ok(())
@@ -347,10 +379,10 @@ impl<D: Database> World<D> {
     }
 
     fn kill(&mut self, line: usize) -> Result<(), Flaw> {
-        self.spend(|budget| &mut budget.kills);
+        self.spend(Some(Fault::Kill), |budget| &mut budget.kills);
         self.happened.session = Some(line as u8);
         let server = self.server_id(line);
-        self.on_server(line, |db| db.terminate(server));
+        self.db.terminate(server);
         let Line {
             process, running, ..
         } = self.lines[line];
@@ -367,7 +399,7 @@ impl<D: Database> World<D> {
     }
 
     fn lose(&mut self, process: usize, request: u32, loss: Loss) -> Result<(), Flaw> {
-        self.spend(|budget| &mut budget.losses);
+        self.spend(Some(Fault::Loss), |budget| &mut budget.losses);
         self.note_request(process, request);
         let Some((at, pending)) = self.node(process).find(request) else {
             unreachable!("a choice names a pending request");
@@ -424,7 +456,7 @@ impl<D: Database> World<D> {
         let request = self.late[number as usize].clone();
         let server = self.server_id(line);
         self.statements += 1;
-        match self.on_server(line, |db| db.submit(server, &request)) {
+        match self.db.submit(server, &request) {
             Progress::Waits => self.happened.waits = true,
             Progress::Done(answer) => {
                 if self.recording || !self.monitors.is_empty() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::error::ExploreError;
+use super::footprints::Own;
 use super::trie::{Action, NodeId, Pending, Viewer};
 use super::world::{Client, Flaw, Line, Phase, Process, Timer, World, open_session};
 use crate::database::Database;
@@ -30,8 +31,20 @@ impl<D: Database> World<D> {
         };
         let node = processes[process].node;
         let prepare = &mut |sql: &str| db.prepare(sql);
-        let next = tries[actor.trie].advance(node, event, viewer, prepare)?;
+        let trie = actor.trie;
+        let next = tries[trie].advance(node, event, viewer, prepare)?;
+        self.note_looks(trie, next);
         self.enter(process, next)
+    }
+
+    /// A process has looked at its clock or its name on its way to a node.
+    fn note_looks(&mut self, trie: usize, node: NodeId) {
+        let node = self.tries[trie].node(node);
+        let (clock, name) = (node.looked_at_clock(), node.looked_at_name());
+        self.tells_apart |= name;
+        if clock {
+            self.touch(Own::Time);
+        }
     }
 
     /// A process has come to rest at `node`: sessions are closed, sleeps begin, a next round does.
@@ -57,6 +70,8 @@ impl<D: Database> World<D> {
             let db = &mut self.db;
             let trie = &mut self.tries[self.actors[process].trie];
             node = trie.root(local, &viewer, &mut |sql| db.prepare(sql))?;
+            let trie = self.actors[process].trie;
+            self.note_looks(trie, node);
         }
         Err(Flaw::Error(ExploreError::Actor {
             process: self.actors[process].name.to_string(),

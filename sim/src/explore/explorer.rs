@@ -14,8 +14,11 @@ use super::error::ExploreError;
 use super::monitor::{Monitor, NoDeadlock, Numbered, NumberedMonitor, StateProperty, When};
 use super::program::{Ending, ProcessSpec, StepEnding, Worker};
 use super::random::{Random, Sampler};
+use super::reduce::{Broken, Reducer, Reductions};
 use super::replay::Replayed;
-use super::search::{Found, OnProgress, Search};
+use super::search::{Found, OnProgress, Search, Until};
+use super::survey::{Enumeration, Survey};
+use super::symmetry::Symmetry;
 use super::trie::Trie;
 use super::world::{Flaw, World};
 use crate::database::{Answer, Database, Progress as Reached, Request, StatementId};
@@ -29,7 +32,7 @@ use crate::database::{Answer, Database, Progress as Reached, Request, StatementI
 ///     .steps("worker", (), toy::worker)
 ///     .count(3)
 ///     .run()?;
-/// assert_eq!(exploration.counts.states, 199);
+/// assert_eq!(exploration.verdict, rowlock_model::verdict::Verdict::Holds);
 /// # Ok::<(), rowlock_sim::explore::ExploreError>(())
 /// ```
 pub struct Explorer<D> {
@@ -43,6 +46,8 @@ pub struct Explorer<D> {
     contention_expected: bool,
     prompt_notice: bool,
     may_hang: bool,
+    reductions: Reductions,
+    broken: Broken,
 }
 
 /// What an exploration found, beyond its verdict.
@@ -80,6 +85,8 @@ impl<D: Database> Explorer<D> {
             contention_expected: true,
             prompt_notice: false,
             may_hang: false,
+            reductions: Reductions::default(),
+            broken: Broken::Nothing,
         }
     }
 
@@ -238,6 +245,63 @@ impl<D: Database> Explorer<D> {
         self
     }
 
+    /// What the exhaustive search may leave out because it would find nothing new.
+    #[must_use]
+    pub fn reductions(mut self, reductions: Reductions) -> Explorer<D> {
+        self.reductions = reductions;
+        self
+    }
+
+    /// Breaks a rule of the reductions on purpose, for tests that must then fail.
+    #[must_use]
+    pub fn broken(mut self, broken: Broken) -> Explorer<D> {
+        self.broken = broken;
+        self
+    }
+
+    /// Everything that the interleavings come to, violations or not: for comparing reductions.
+    ///
+    /// # Errors
+    /// See [`run`](Self::run).
+    pub fn survey(self) -> Result<Survey, ExploreError> {
+        let (limits, reductions, broken) = (self.limits.clone(), self.reductions, self.broken);
+        let Ok(mut run) = self.start()? else {
+            return Ok(Survey::default());
+        };
+        let reducer = run.reducer(reductions, broken);
+        let until = Until::Everything;
+        let search = Search::new(&mut run.world, &mut run.checks, &limits, until, reducer);
+        let found = search.run(&mut |_| ControlFlow::Continue(()))?;
+        let mut survey = found.survey.unwrap_or_default();
+        survey.states = found.states;
+        survey.transitions = found.transitions;
+        survey.violated.extend(
+            found
+                .stopped
+                .map(|limit| (format!("limit: {limit}"), Vec::new())),
+        );
+        Ok(survey)
+    }
+
+    /// The same by running every interleaving from beginning to end; `None` if that takes more than
+    /// `transitions_max` steps, which it soon does.
+    ///
+    /// # Errors
+    /// See [`run`](Self::run).
+    pub fn enumerate(self, transitions_max: u64) -> Result<Option<Survey>, ExploreError> {
+        let Ok(mut run) = self.start()? else {
+            return Ok(Some(Survey::default()));
+        };
+        let enumeration = Enumeration {
+            world: &mut run.world,
+            checks: &mut run.checks,
+            transitions_max,
+            survey: Survey::default(),
+            path: Vec::new(),
+        };
+        enumeration.run()
+    }
+
     /// Explores every interleaving within the bounds.
     ///
     /// # Errors
@@ -267,13 +331,31 @@ impl<D: Database> Explorer<D> {
         progress: &mut OnProgress<'_>,
         detailed: bool,
     ) -> Result<Detailed, ExploreError> {
-        let limits = self.limits.clone();
+        let (limits, reductions, broken) = (self.limits.clone(), self.reductions, self.broken);
         let mut run = match self.start()? {
             Ok(run) => run,
             Err(exploration) => return Ok(without_details(exploration)),
         };
-        let found = Search::new(&mut run.world, &mut run.checks, &limits).run(progress)?;
-        run.conclude_search(found, detailed)
+        let reducer = run.reducer(reductions, broken);
+        let reduced = reducer.is_some();
+        let until = match reduced {
+            true => Until::AnyViolation,
+            false => Until::SmallViolation,
+        };
+        let search = Search::new(&mut run.world, &mut run.checks, &limits, until, reducer);
+        let mut found = search.run(progress)?;
+        if reduced && !found.violations.is_empty() {
+            // The smallest schedule may be among what was left out.
+            (run.world.statements, run.world.waits) = (0, 0);
+            let witness = std::mem::take(&mut found.witness);
+            let until = Until::SmallViolation;
+            let search = Search::new(&mut run.world, &mut run.checks, &limits, until, None);
+            found = search.run(progress)?;
+            if found.violations.is_empty() {
+                return run.conclude_witness(witness, &found);
+            }
+        }
+        run.conclude_search(found, detailed && !reduced)
     }
 
     /// Runs interleavings at random.
@@ -464,6 +546,34 @@ impl<D: Database> Run<D> {
             bounds: self.bounds,
             counts,
         }
+    }
+
+    /// What a search uses to leave things out.
+    fn reducer(&self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
+        // A property that looks at locks or sessions sees more than what is committed.
+        reductions.invisible_steps &= !self.checks.properties.iter().any(|p| p.live);
+        let symmetry = match reductions.symmetry {
+            true => Symmetry::of(&self.world),
+            false => None,
+        };
+        reductions.symmetry = symmetry.is_some();
+        let any = reductions.any();
+        any.then(|| Reducer::new(reductions, broken, symmetry))
+    }
+
+    /// A violation whose smallest schedule was not found within the limits.
+    fn conclude_witness(
+        mut self,
+        witness: Vec<Choice>,
+        found: &Found,
+    ) -> Result<Detailed, ExploreError> {
+        let property = self.violated(&witness)?.property;
+        let path = self.world.shrink(&mut self.checks, witness, &property)?;
+        let verdict = Verdict::Violated(Box::new(self.violated(&path)?));
+        let mut counts = self.counts();
+        counts.states = found.states;
+        counts.transitions = found.transitions;
+        Ok(without_details(self.exploration(verdict, counts)))
     }
 
     fn conclude_search(mut self, found: Found, detailed: bool) -> Result<Detailed, ExploreError> {

@@ -9,7 +9,7 @@ use rowlock_model::schedule::{Choice, Loss, ProcessId, RequestId, SessionId};
 use super::choices::is_fault;
 
 /// A choice in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Packed(u64);
 
 const KINDS: u32 = 60;
@@ -75,13 +75,20 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Sets down the edges of a state.
+    /// Sets down edges of a state, in addition to those that it has.
     pub(crate) fn expand(&mut self, state: u32, edges: &[(u32, Packed)]) {
         let at = state as usize;
         if self.spans.len() <= at {
             self.spans.resize(at + 1, (0, 0));
         }
-        self.spans[at] = (self.to.len() as u64, edges.len() as u32);
+        let (start, len) = self.spans[at];
+        let known = start as usize..start as usize + len as usize;
+        self.spans[at] = (self.to.len() as u64, len + edges.len() as u32);
+        if len > 0 {
+            // A state that was expanded again: its edges move to the end together.
+            self.to.extend_from_within(known.clone());
+            self.choices.extend_from_within(known);
+        }
         for (to, choice) in edges {
             self.to.push(*to);
             self.choices.push(*choice);
@@ -296,14 +303,17 @@ struct Backward {
 impl Backward {
     fn of(graph: &Graph, states: usize) -> Backward {
         let mut start = vec![0u64; states + 1];
-        for to in &graph.to {
-            start[*to as usize + 1] += 1;
+        // Edges that have moved have left their old places behind.
+        for (first, len) in &graph.spans {
+            for to in &graph.to[*first as usize..*first as usize + *len as usize] {
+                start[*to as usize + 1] += 1;
+            }
         }
         for at in 0..states {
             start[at + 1] += start[at];
         }
         let mut next = start.clone();
-        let mut edges = vec![(0, Packed(0)); graph.to.len()];
+        let mut edges = vec![(0, Packed(0)); start[states] as usize];
         for (from, (first, len)) in graph.spans.iter().enumerate() {
             for at in *first as usize..*first as usize + *len as usize {
                 let slot = &mut next[graph.to[at] as usize];
@@ -367,5 +377,9 @@ mod tests {
         let expected = [step(0, 0), step(0, 1), step(1, 0)].map(Choice::from);
         assert_eq!(path, expected);
         assert_eq!(graph.interleavings(), Some(3.0));
+        // A state that is expanded again keeps what it had.
+        graph.expand(2, &[(3, step(1, 1))]);
+        assert_eq!(graph.interleavings(), Some(4.0));
+        assert_eq!(graph.smallest_path(&[4], process_of, 2), expected);
     }
 }

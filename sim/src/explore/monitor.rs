@@ -100,6 +100,20 @@ pub trait Monitor {
     /// Takes note of an event.
     fn see(&self, state: &mut Self::State, seen: &Seen<'_>, db: &mut Inspect<'_>) -> Remark;
 
+    /// Whether this event is none of its business: in no state would it remember anything of it or
+    /// say anything about it. Such events need not be tried in every order; a monitor that cannot
+    /// tell says no.
+    fn ignores(&self, seen: &Seen<'_>) -> bool {
+        let _ = seen;
+        false
+    }
+
+    /// Whether it does not tell identical processes apart: exchange them in all that it has seen, and
+    /// it remembers the same and says the same.
+    fn is_symmetric(&self) -> bool {
+        false
+    }
+
     /// Judges a complete run: nothing is left to do, and every process is done or has crashed.
     fn end(&self, state: &Self::State) -> Remark {
         let _ = state;
@@ -117,6 +131,8 @@ pub(crate) trait NumberedMonitor {
     fn name(&self) -> &str;
     fn must_happen(&self) -> bool;
     fn see(&mut self, state: u32, seen: &Seen<'_>, db: &mut Inspect<'_>) -> (u32, Remark);
+    fn ignores(&self, seen: &Seen<'_>) -> bool;
+    fn is_symmetric(&self) -> bool;
     fn end(&self, state: u32) -> Remark;
 }
 
@@ -145,6 +161,14 @@ impl<M: Monitor> NumberedMonitor for Numbered<M> {
 
     fn must_happen(&self) -> bool {
         self.monitor.must_happen()
+    }
+
+    fn ignores(&self, seen: &Seen<'_>) -> bool {
+        self.monitor.ignores(seen)
+    }
+
+    fn is_symmetric(&self) -> bool {
+        self.monitor.is_symmetric()
     }
 
     fn end(&self, state: u32) -> Remark {
@@ -203,21 +227,34 @@ impl Monitor for NoDeadlock {
     fn start(&self) {}
 
     fn see(&self, (): &mut (), seen: &Seen<'_>, _: &mut Inspect<'_>) -> Remark {
-        let What::Statement {
-            answer: Some(answer),
-            ..
-        } = seen.what
-        else {
-            return Remark::Fine;
-        };
-        match answer.error() {
-            Some(error) if error.class == ErrorClass::Deadlock => Remark::Violated(format!(
+        match is_deadlock(seen) {
+            true => Remark::Violated(format!(
                 "a statement of {} is ended to break a deadlock",
                 seen.name
             )),
-            _ => Remark::Fine,
+            false => Remark::Fine,
         }
     }
+
+    fn ignores(&self, seen: &Seen<'_>) -> bool {
+        !is_deadlock(seen)
+    }
+
+    fn is_symmetric(&self) -> bool {
+        true
+    }
+}
+
+fn is_deadlock(seen: &Seen<'_>) -> bool {
+    let What::Statement {
+        answer: Some(answer),
+        ..
+    } = seen.what
+    else {
+        return false;
+    };
+    let error = answer.error();
+    error.is_some_and(|error| error.class == ErrorClass::Deadlock)
 }
 
 /// A monitor without memory, from a closure.

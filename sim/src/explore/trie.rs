@@ -402,6 +402,16 @@ impl Node {
         self.pending.iter().enumerate().find(|(_, p)| p.id == id)
     }
 
+    /// Whether the code looked at its clock when it got here.
+    pub(crate) fn looked_at_clock(&self) -> bool {
+        self.rest.observed.clock
+    }
+
+    /// Whether the code looked at its name, or drew a random number, when it got here.
+    pub(crate) fn looked_at_name(&self) -> bool {
+        self.rest.observed.identity
+    }
+
     /// What the process asked for in a pending request.
     pub(crate) fn ask(&self, at: usize) -> &Ask {
         &self.rest.pending[at].ask

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rowlock_model::Value;
 use rowlock_model::schedule::{Choice, ProcessId, SessionId};
 
+use super::footprints::Own;
 use super::monitor::{Inspect, Remark, Seen, What};
 use super::world::{Flaw, Happened, World};
 use crate::database::Database;
@@ -68,6 +69,10 @@ impl<D: Database> World<D> {
 
     fn show(&mut self, seen: &Seen<'_>) -> Result<(), Flaw> {
         for at in 0..self.monitors.len() {
+            if self.monitors[at].ignores(seen) {
+                continue;
+            }
+            self.touch(Own::Monitor(at));
             let state = self.monitor_states[at];
             let db = &mut self.db;
             let mut run = |sql: &str, args: &[Value]| {

@@ -11,6 +11,7 @@ use rowlock_model::verdict::{Bounds, Unsupported};
 use rowlock_model::{DbError, ErrorClass, Isolation};
 
 use super::error::ExploreError;
+use super::footprints::Own;
 use super::hash::mix;
 use super::monitor::NumberedMonitor;
 use super::program::ProcessSpec;
@@ -195,6 +196,12 @@ pub(crate) struct World<D> {
     /// Statements that began to wait.
     pub(crate) waits: u64,
     pub(crate) contention: Contention,
+    /// Somebody has seen who is who: workers may not be exchanged.
+    pub(crate) tells_apart: bool,
+    /// Whether [`World::take_footprint`] is wanted.
+    pub(crate) tracking: bool,
+    /// Objects of the explorer that the last choice touched.
+    pub(super) touched: Vec<u64>,
     pub(super) internals: Vec<crate::database::Internal>,
 }
 
@@ -299,6 +306,9 @@ impl<D: Database> World<D> {
             statements: 0,
             waits: 0,
             contention: Contention::default(),
+            tells_apart: false,
+            tracking: false,
+            touched: Vec::new(),
             internals: Vec::new(),
         };
         world.hash = world.hash_anew();
@@ -312,6 +322,7 @@ impl<D: Database> World<D> {
             let db = &mut self.db;
             let trie = &mut self.tries[self.actors[process].trie];
             let root = trie.root(0, &viewer, &mut |sql| db.prepare(sql))?;
+            self.tells_apart |= trie.node(root).looked_at_name();
             self.enter(process, root)?;
         }
         Ok(())
@@ -412,11 +423,21 @@ impl<D: Database> World<D> {
         let now = self.db.now_micros();
         let mut sum = self.hash.wrapping_add(mix(NOW, now as u64, 0));
         for timer in &self.timers {
-            let who = u64::from(timer.process) << 32 | u64::from(timer.request);
-            sum = sum.wrapping_add(mix(TIMER, who, (timer.due - now) as u64));
+            sum = sum.wrapping_add(timer.hash(timer.process, now));
         }
         let server = self.db.fingerprint();
         sum.wrapping_add(mix(SERVER, server as u64, (server >> 64) as u64))
+    }
+
+    /// The part of the fingerprint that is about no process, around a server's.
+    pub(super) fn surroundings(&self, server: u128) -> u128 {
+        let sum = self.budget.hash();
+        let sum = sum.wrapping_add(mix(NOW, self.db.now_micros() as u64, 0));
+        let sum = sum.wrapping_add(mix(SERVER, server as u64, (server >> 64) as u64));
+        let states = self.monitor_states.iter().enumerate();
+        states.fold(sum, |sum, (at, state)| {
+            sum.wrapping_add(mix(MONITOR, at as u64, u64::from(*state)))
+        })
     }
 
     fn hash_anew(&self) -> u128 {
@@ -475,6 +496,7 @@ impl<D: Database> World<D> {
     }
 
     pub(super) fn add_line(&mut self, line: Line) {
+        self.touch(Own::Sessions);
         self.journal.push(Old::LineAdded);
         self.hash = self.hash.wrapping_add(line.hash(self.lines.len()));
         self.lines.push(line);
@@ -482,6 +504,7 @@ impl<D: Database> World<D> {
 
     pub(super) fn set_timers(&mut self, timers: Vec<Timer>) {
         if timers != self.timers {
+            self.touch(Own::Time);
             let old = std::mem::replace(&mut self.timers, timers);
             self.journal.push(Old::Timers(old));
         }
@@ -501,8 +524,16 @@ impl<D: Database> World<D> {
     }
 }
 
+impl Timer {
+    /// Its hash as that of a process with the number `process`.
+    pub(super) fn hash(&self, process: u8, now_micros: i64) -> u128 {
+        let who = u64::from(process) << 32 | u64::from(self.request);
+        mix(TIMER, who, (self.due - now_micros) as u64)
+    }
+}
+
 impl Process {
-    fn hash(&self, at: usize) -> u128 {
+    pub(super) fn hash(&self, at: usize) -> u128 {
         let state = u64::from(self.node.0) << 8 | self.phase as u64;
         mix(PROCESS << 32 | at as u64, state, u64::from(self.rounds))
     }
@@ -519,7 +550,7 @@ impl Line {
         }
     }
 
-    fn hash(&self, at: usize) -> u128 {
+    pub(super) fn hash(&self, at: usize) -> u128 {
         let owner = u64::from(self.process) << 16 | u64::from(self.local);
         let client = owner << 8 | self.client as u64;
         let number = |request: Option<u32>| request.map_or(0, |r| u64::from(r) + 1);

@@ -33,4 +33,5 @@ pub mod value;
 mod walk;
 
 pub use lower::lower;
+pub(crate) use lower::lower_scalar;
 pub use parse::parse;

@@ -1,6 +1,41 @@
 //! 128-bit digests of objects.
 
+use std::cell::{Cell, RefCell};
 use std::hash::Hasher;
+
+use rowlock_model::schedule::SessionId;
+
+/// Other names for sessions, and for texts that name their clients. States that become equal when
+/// their sessions are renamed differ in nothing but who is who.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renaming {
+    /// The new number of each session; those beyond the end keep theirs.
+    pub sessions: Vec<u8>,
+    /// Texts that stand for others.
+    pub texts: Vec<(std::sync::Arc<str>, std::sync::Arc<str>)>,
+}
+
+thread_local! {
+    /// Whether digests rename; they are made in one place, deep below who decides it.
+    static RENAMES: Cell<bool> = const { Cell::new(false) };
+    static RENAMING: RefCell<Renaming> = RefCell::default();
+}
+
+impl Renaming {
+    /// Runs `digest`; whatever is digested in it is renamed.
+    pub fn within<R>(&self, digest: impl FnOnce() -> R) -> R {
+        RENAMING.with_borrow_mut(|renaming| renaming.clone_from(self));
+        RENAMES.set(true);
+        let result = digest();
+        RENAMES.set(false);
+        result
+    }
+
+    fn session(&self, session: u8) -> u8 {
+        let new = self.sessions.get(usize::from(session));
+        new.copied().unwrap_or(session)
+    }
+}
 
 /// A hasher with 128 bits of output, stable over runs, builds and machines of either endianness.
 ///
@@ -63,15 +98,15 @@ impl Hasher for Digest {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.word(u64::from_le_bytes(*word));
+        if RENAMES.get() {
+            let other = RENAMING.with_borrow(|renaming| {
+                let mut texts = renaming.texts.iter();
+                let found = texts.find(|(text, _)| text.as_bytes() == bytes);
+                found.map(|(_, other)| std::sync::Arc::clone(other))
+            });
+            return self.bytes(other.as_deref().map_or(bytes, str::as_bytes));
         }
-        // The length goes in with the rest, so that "a" + "b" and "ab" differ.
-        let mut last = [0u8; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        self.word(u64::from_le_bytes(last));
-        self.word(bytes.len() as u64);
+        self.bytes(bytes);
     }
 
     fn write_u8(&mut self, x: u8) {
@@ -91,7 +126,15 @@ impl Hasher for Digest {
     }
 
     fn write_u128(&mut self, x: u128) {
-        self.wide(x);
+        if x >> 8 == SessionId::HASH_MARK >> 8 {
+            let session = x as u8;
+            self.word(u64::from(match RENAMES.get() {
+                true => RENAMING.with_borrow(|renaming| renaming.session(session)),
+                false => session,
+            }));
+        } else {
+            self.wide(x);
+        }
     }
 
     fn write_usize(&mut self, x: usize) {
@@ -108,6 +151,20 @@ impl Hasher for Digest {
 
     fn write_isize(&mut self, x: isize) {
         self.word(x as i64 as u64);
+    }
+}
+
+impl Digest {
+    fn bytes(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(u64::from_le_bytes(*word));
+        }
+        // The length goes in with the rest, so that "a" + "b" and "ab" differ.
+        let mut last = [0u8; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        self.word(u64::from_le_bytes(last));
+        self.word(bytes.len() as u64);
     }
 }
 
@@ -135,6 +192,19 @@ mod tests {
             }
         }
         assert_ne!(of(("a", "b")), of(("ab", "")));
+    }
+
+    #[test]
+    fn sessions_and_texts_are_renamed() {
+        let state = |a: u8, b: u8, name: &str| of((SessionId(a), 7u8, SessionId(b), name));
+        let renaming = Renaming {
+            sessions: vec![1, 0],
+            texts: vec![("x".into(), "y".into())],
+        };
+        assert_ne!(state(0, 1, "x"), state(1, 0, "y"));
+        let renamed = renaming.within(|| state(0, 1, "x"));
+        assert_eq!(renamed, state(1, 0, "y"));
+        assert_eq!(renaming.within(|| of(0u8)), of(0u8));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-pub use self::digest::Digest;
+pub use self::digest::{Digest, Renaming};
 pub use self::footprint::Recorder;
 use crate::database::Mark;
 
@@ -46,6 +46,13 @@ pub trait Object: Clone + Debug {
 
     /// The canonical digest of this object in `world`; `None` if it is covered by another object's.
     fn digest(&self, world: &World<Self>) -> Option<u128>;
+
+    /// Whether the digest has the number or the name of a session in it. Only a mistake in saying no
+    /// does harm.
+    fn names_sessions(&self, world: &World<Self>) -> bool {
+        let _ = world;
+        true
+    }
 }
 
 /// The place of an object in its world.
@@ -376,6 +383,21 @@ impl<O: Object> World<O> {
         }
         debug_assert!(self.stale().is_none(), "stale digest: {:?}", self.stale());
         self.sum
+    }
+
+    /// What the fingerprint would be if sessions had other numbers.
+    pub fn fingerprint_renamed(&mut self, renaming: &Renaming) -> u128 {
+        let plain = self.fingerprint();
+        renaming.within(|| {
+            let places = self.places.iter();
+            let objects = places.filter_map(|place| Some((place.object.as_deref()?, place.digest)));
+            objects
+                .filter(|(object, _)| object.names_sessions(self))
+                .fold(plain, |sum, (object, digest)| {
+                    let renamed = object.digest(self).unwrap_or(0);
+                    sum.wrapping_sub(digest).wrapping_add(renamed)
+                })
+        })
     }
 
     /// An object that carries another digest than it should: somebody forgot to touch it.

@@ -13,7 +13,7 @@ use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{Message, Store, errors};
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Progress, Request, StatementId, Wait,
+    Answer, Database, Footprint, Internal, Mark, Progress, Renaming, Request, StatementId, Wait,
 };
 use crate::plan::types::Type;
 use crate::sql;
@@ -35,6 +35,8 @@ pub struct Postgres {
     heard: FxHashMap<SessionId, Vec<Message>>,
     /// Whether anybody takes them.
     keeps_notices: bool,
+    /// See [`Database::shows_sessions`].
+    shows_sessions: bool,
 }
 
 /// When the deadlock check of a waiting session is due.
@@ -75,6 +77,7 @@ impl Postgres {
             outbox: FxHashMap::default(),
             heard: FxHashMap::default(),
             keeps_notices: false,
+            shows_sessions: false,
         }
     }
 
@@ -93,6 +96,11 @@ impl Postgres {
     /// The notifications that a session was sent since the last call.
     pub fn take_notifications(&mut self, session: SessionId) -> Vec<Message> {
         self.heard.remove(&session).unwrap_or_default()
+    }
+
+    /// Whether some session was sent notifications that were not taken yet.
+    pub fn has_notifications(&self) -> bool {
+        !self.heard.is_empty()
     }
 
     /// Sends notifications to those who listen and can hear them.
@@ -144,6 +152,14 @@ impl Postgres {
                 out.extend(timers.iter().map(|(at, ..)| *at).filter(|at| *at > now));
             }
         }
+    }
+
+    /// Notes what a text may show to whoever runs it.
+    fn look_at_text(&mut self, sql: &str) {
+        if shows_numbers(sql) {
+            self.store.show_numbers();
+        }
+        self.shows_sessions |= shows_sessions(sql);
     }
 
     /// The statements of a text, parsed once.
@@ -463,19 +479,15 @@ impl Database for Postgres {
             return *id;
         }
         let id = StatementId(u32::try_from(self.prepared.len()).expect("fewer than 2^32 texts"));
-        if shows_numbers(sql) {
-            self.store.show_numbers();
-        }
+        self.look_at_text(sql);
         self.prepared.push(parse(sql));
         self.ids.insert(sql.into(), id);
         id
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {
-        if let Request::Batch(script) = request
-            && shows_numbers(script)
-        {
-            self.store.show_numbers();
+        if let Request::Batch(script) = request {
+            self.look_at_text(script);
         }
         assert!(
             !self.is_busy(session),
@@ -654,6 +666,27 @@ impl Database for Postgres {
         self.store.fingerprint()
     }
 
+    fn fingerprint_renamed(&mut self, renaming: &Renaming) -> Option<u128> {
+        // The bookkeeping of SERIALIZABLE is kept in an order that depends on sessions.
+        (!self.store.ssi_in_use()).then(|| self.store.world.fingerprint_renamed(renaming))
+    }
+
+    fn session_colour(&mut self, session: SessionId, alone: &Renaming) -> u128 {
+        alone.within(|| self.store.session_digest(session))
+    }
+
+    fn shows_sessions(&self) -> bool {
+        self.shows_sessions
+    }
+
+    fn rules_version(&self) -> u64 {
+        u64::from(self.store.world.is_exact())
+    }
+
+    fn has_timeouts(&self, session: SessionId) -> bool {
+        self.store.session(session).has_timeouts()
+    }
+
     fn begin_footprint(&mut self) {
         self.store.begin_footprint();
     }
@@ -667,10 +700,33 @@ impl Database for Postgres {
     }
 }
 
+/// Whether a text may tell sessions apart. May be wrong in one direction only: a text that merely
+/// looks so makes symmetric states count apart.
+fn shows_sessions(sql: &str) -> bool {
+    const SIGNS: [&str; 14] = [
+        "backend",
+        "pg_stat",
+        "pg_block",
+        "pg_lock",
+        "pg_safe",
+        "pg_cancel",
+        "pg_isolation",
+        "pg_prepared",
+        "application_name",
+        "setting",
+        "show ",
+        "temp",
+        "listen",
+        "notif",
+    ];
+    let sql = sql.to_ascii_lowercase();
+    SIGNS.iter().any(|sign| sql.contains(sign))
+}
+
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
 /// direction only: a text that merely looks so makes the fingerprint finer than necessary.
 fn shows_numbers(sql: &str) -> bool {
-    const SIGNS: [&str; 12] = [
+    const SIGNS: [&str; 13] = [
         "pg_locks",
         "pg_notification_queue",
         "pg_prepared",
@@ -683,6 +739,7 @@ fn shows_numbers(sql: &str) -> bool {
         "ctid",
         "pg_snapshot",
         "pg_current_snapshot",
+        "oid",
     ];
     let sql = sql.to_ascii_lowercase();
     SIGNS.iter().any(|sign| sql.contains(sign))

@@ -52,6 +52,12 @@ impl Heap {
         }
     }
 
+    /// Whether a version is made, held or ended by somebody, or known by who does not see it.
+    pub(super) fn names_sessions(&self, world: &World<Object>) -> bool {
+        let mut items = self.items.iter();
+        items.any(|item| matches!(world.read(*item), Object::Version(v) if !v.is_at_rest()))
+    }
+
     /// The rank of the version at a position.
     fn rank(&self, world: &World<Object>, position: u64) -> usize {
         self.items.partition_point(

@@ -1,5 +1,7 @@
 //! The kinds of objects of which the world of a PostgreSQL server consists.
 
+use std::hash::Hash;
+
 use rowlock_model::schedule::SessionId;
 
 use super::lock::{LockQueue, Tag};
@@ -92,7 +94,7 @@ impl world::Object for Object {
             }
             Object::Session(id, session) => {
                 digest = Digest::new(3);
-                digest.word(u64::from(id.0));
+                id.hash(&mut digest);
                 session.digest(world, &mut digest);
             }
             Object::Xact(xact) => {
@@ -117,6 +119,17 @@ impl world::Object for Object {
             }
         }
         Some(digest.finish128())
+    }
+
+    fn names_sessions(&self, world: &World<Object>) -> bool {
+        match self {
+            Object::Server(_) | Object::Version(_) | Object::Index(_) | Object::Sequence(..) => {
+                false
+            }
+            Object::Catalog(catalog) => catalog.names_sessions(),
+            Object::Heap(heap) => heap.names_sessions(world),
+            Object::Session(..) | Object::Xact(_) | Object::Lock(_) | Object::Ssi(_) => true,
+        }
     }
 }
 

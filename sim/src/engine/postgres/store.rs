@@ -8,7 +8,7 @@ use super::object::{Key, Object, name};
 use super::prepared::{FIRST_SEAT, is_seat};
 use super::{Catalog, Prepared, RelId, SessionState, Ssi, VersionId, Xact};
 use crate::database::{Footprint, Mark};
-use crate::world::{Digest, Slot, World};
+use crate::world::{Digest, Object as _, Slot, World};
 
 /// What belongs to the server as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +193,12 @@ impl Store {
     /// How many sessions were ever opened; they are numbered from 0.
     pub fn session_count(&self) -> u8 {
         self.server().sessions
+    }
+
+    /// The digest of a session and its transaction.
+    pub(super) fn session_digest(&self, session: SessionId) -> u128 {
+        let digest = |slot: Slot| self.world.read(slot).digest(&self.world).unwrap_or(0);
+        digest(self.session_slot(session)).wrapping_add(digest(self.xact_slot(session)))
     }
 
     /// The schema. Recorded as a read of the whole catalogue.

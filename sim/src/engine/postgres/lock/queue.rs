@@ -50,7 +50,13 @@ impl LockQueue {
 
     pub(in crate::engine::postgres) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         self.tag.digest(world, digest);
-        self.holders.hash(digest);
+        // Summed up: holders are kept by session, and that order does not count.
+        let one = |holder: &(SessionId, Modes)| {
+            let mut digest = Digest::new(101);
+            holder.hash(&mut digest);
+            digest.finish128()
+        };
+        digest.wide(self.holders.iter().map(one).fold(0, u128::wrapping_add));
         self.waiters.hash(digest);
     }
 

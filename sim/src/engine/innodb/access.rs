@@ -1,0 +1,698 @@
+//! Which index a table is read through, and which part of it.
+//!
+//! The choice decides what is locked, so it has to be the server's. The servers weigh costs; for tables
+//! as small as those of a test their choices follow these rules, which `EXPLAIN` confirms:
+//!
+//! 1. an equality on a whole unique index, else
+//! 2. the part of an index that equalities or a range bound with the fewest rows, else
+//! 3. for a query, the shortest secondary index that has all columns that are read, else
+//! 4. the whole clustered index.
+//!
+//! Hints restrict the candidates. If rows are wanted in an order, the direction of the scan follows it
+//! where the index has that order, and a scan of the whole table takes the index that has it.
+
+use std::collections::BTreeMap;
+
+use rowlock_model::Value;
+
+use super::key::Part;
+use super::scan::KeyRange;
+use super::shape::{IndexShape, Shape};
+use super::store::Store;
+use crate::loose::expr::{Comparison, Expr};
+use crate::loose::query::{
+    Body, From, HintKind, Join, KeyCondition, KeyOp, RangeEntry, RangeKind, SortBy, SortKey,
+};
+use crate::loose::storage::{Access, Choice, Purpose, SourcePlan};
+use crate::loose::types::{Collation, DeclaredType};
+use crate::loose::value::as_datetime;
+
+/// A condition on a column with the values of its operands, if they are known.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// Its place among the entry's conditions.
+    pub condition: usize,
+    /// The column.
+    pub column: usize,
+    /// How it is compared.
+    pub op: KeyOp,
+    /// What with.
+    pub values: Option<Vec<Value>>,
+}
+
+/// A way to read a table.
+#[derive(Clone, Debug)]
+struct Candidate {
+    /// The index, by its position in the shape.
+    index: usize,
+    conditions: Vec<usize>,
+    /// How many leading columns are equal to something.
+    equalities: usize,
+    /// One row at most.
+    unique: bool,
+    /// How many rows the index has in that part.
+    rows: usize,
+}
+
+/// What kind of access a candidate is, for the order of joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Constant,
+    Unique,
+    Ref,
+    Derived,
+    Bounded,
+    Scan,
+}
+
+/// Decides how a source is read.
+pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
+    let range = &plan.source.range;
+    let mut access: Vec<Access> = range.iter().map(|_| Access::all()).collect();
+    let after = prerequisites(plan);
+    let mut order: Vec<usize> = Vec::new();
+    let mut bound = 0u64;
+    let mut sorted = plan.order.is_empty();
+    while order.len() < range.len() {
+        let ready = (0..range.len()).filter(|i| !order.contains(i) && after[*i] & !bound == 0);
+        let options = ready.map(|i| (rank(store, plan, i, bound), i));
+        let Some((_, next)) = options.min() else {
+            // Cannot happen: the left side of a join never depends on its right side.
+            order.extend(
+                (0..range.len())
+                    .filter(|i| !order.contains(i))
+                    .collect::<Vec<_>>(),
+            );
+            break;
+        };
+        let first = order.iter().all(|i| is_constant(store, plan, *i));
+        if let RangeKind::Table(_) = range[next].kind {
+            // A nested loop keeps the order of its outermost table; tables of one row do not count.
+            let constant = is_constant(store, plan, next);
+            let wants_order = first && !sorted && !constant;
+            let (way, in_order) = table_access(store, plan, next, bound, wants_order);
+            access[next] = way;
+            sorted |= in_order && wants_order;
+        }
+        bound |= 1 << next;
+        order.push(next);
+    }
+    sorted |= (0..range.len()).all(|i| is_constant(store, plan, i));
+    Choice {
+        order,
+        access,
+        sorted,
+    }
+}
+
+fn is_constant(store: &Store, plan: &SourcePlan<'_>, entry: usize) -> bool {
+    rank(store, plan, entry, 0) == Rank::Constant
+}
+
+/// For each entry the entries that must be joined before it.
+fn prerequisites(plan: &SourcePlan<'_>) -> Vec<u64> {
+    let mut after = vec![0; plan.source.range.len()];
+    if let Some(from) = &plan.source.from {
+        visit(from, 0, &mut after);
+    }
+    after
+}
+
+fn visit(from: &From, before: u64, after: &mut [u64]) -> u64 {
+    match from {
+        From::Entry(entry) => {
+            after[*entry] |= before;
+            1 << entry
+        }
+        From::Join {
+            kind, left, right, ..
+        } => {
+            let on_left = visit(left, before, after);
+            let before = match kind {
+                Join::Inner => before,
+                Join::Straight | Join::Left => before | on_left,
+            };
+            on_left | visit(right, before, after)
+        }
+    }
+}
+
+fn rank(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Rank {
+    let RangeKind::Table(table) = &plan.source.range[entry].kind else {
+        return Rank::Derived;
+    };
+    let Some(shape) = store.schema().shape(table.id) else {
+        return Rank::Scan;
+    };
+    let bounds = usable(store, plan, entry, bound);
+    let constants: Vec<Bound> = bounds
+        .iter()
+        .filter(|b| b.values.is_some())
+        .cloned()
+        .collect();
+    let known = candidates(store, shape, &plan.source.range[entry], &constants);
+    if known.iter().any(|c| c.unique) && plan.purposes[entry] == Purpose::Read {
+        return Rank::Constant;
+    }
+    let all = candidates(store, shape, &plan.source.range[entry], &bounds);
+    let unique = all.iter().any(|c| c.unique);
+    let reference = all.iter().any(|c| c.equalities > 0);
+    match (unique, reference, all.is_empty()) {
+        (true, ..) => Rank::Unique,
+        (_, true, _) => Rank::Ref,
+        (_, _, false) => Rank::Bounded,
+        _ => Rank::Scan,
+    }
+}
+
+/// The conditions of an entry that can bound an index once the entries in `bound` are read.
+fn usable(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec<Bound> {
+    let range = &plan.source.range[entry];
+    let RangeKind::Table(table) = &range.kind else {
+        return Vec::new();
+    };
+    let mut bounds = Vec::new();
+    let late = store.flavour.derives_late() && plan.purposes[entry] != Purpose::Read;
+    for (at, condition) in range.conditions.iter().enumerate() {
+        let Some(column) = condition.column else {
+            continue;
+        };
+        // The rows of a sub-select that is run once can be looked up one by one.
+        let known = condition.subselect.as_ref().is_none_or(|plan| plan.once);
+        let fits = condition.uses & !bound == 0
+            && known
+            && !(late && condition.operands.iter().any(reads_derived))
+            && helps(
+                condition,
+                &table.columns[column].ty,
+                table.columns[column].collation,
+            );
+        if fits {
+            bounds.push(Bound {
+                condition: at,
+                column,
+                op: condition.op,
+                values: plan
+                    .constants
+                    .get(entry)
+                    .and_then(|c| c.get(at))
+                    .cloned()
+                    .flatten(),
+            });
+        }
+    }
+    bounds
+}
+
+/// Whether an operand is a sub-select over a derived table.
+fn reads_derived(operand: &Expr) -> bool {
+    let Expr::Subquery(plan) = operand else {
+        return false;
+    };
+    let derived = match &plan.query.body {
+        Body::Select(select) => select
+            .source
+            .range
+            .iter()
+            .any(|entry| matches!(entry.kind, RangeKind::Subquery(_) | RangeKind::Cte(_))),
+        Body::Values(_) | Body::Set { .. } => false,
+    };
+    derived || !plan.query.with.is_empty()
+}
+
+/// Whether the index's order is the order of the comparison.
+fn helps(condition: &KeyCondition, ty: &DeclaredType, collation: Collation) -> bool {
+    if matches!(condition.op, KeyOp::IsNull | KeyOp::IsNotNull) {
+        return true;
+    }
+    match (condition.by, ty) {
+        (
+            Comparison::Exact | Comparison::Double,
+            DeclaredType::Int { .. }
+            | DeclaredType::Decimal { .. }
+            | DeclaredType::Float
+            | DeclaredType::Double
+            | DeclaredType::Year,
+        ) => true,
+        (
+            Comparison::Text(by),
+            DeclaredType::Char(_)
+            | DeclaredType::Varchar(_)
+            | DeclaredType::Text(_)
+            | DeclaredType::Binary(_)
+            | DeclaredType::Varbinary(_)
+            | DeclaredType::Blob(_),
+        ) => by == collation,
+        (
+            Comparison::DateTime,
+            DeclaredType::Date | DeclaredType::DateTime(_) | DeclaredType::Timestamp(_),
+        )
+        | (Comparison::Time, DeclaredType::Time(_)) => true,
+        _ => false,
+    }
+}
+
+/// The indexes that hints leave, by their positions in the shape, and whether one is forced.
+fn allowed(shape: &Shape, entry: &RangeEntry) -> (Vec<usize>, bool) {
+    let position = |declared: &usize| {
+        let of = |i: &IndexShape| i.declared == Some(*declared);
+        shape.indexes.iter().position(of)
+    };
+    let mut left: Vec<usize> = (0..shape.indexes.len()).collect();
+    let mut forced = false;
+    let wanted = |kind: HintKind| entry.hints.iter().filter(move |h| h.kind == kind);
+    let mut only: Vec<usize> = Vec::new();
+    for hint in wanted(HintKind::Use).chain(wanted(HintKind::Force)) {
+        forced |= hint.kind == HintKind::Force;
+        only.extend(hint.indexes.iter().filter_map(position));
+    }
+    if !only.is_empty() {
+        left.retain(|i| only.contains(i));
+    }
+    for hint in wanted(HintKind::Ignore) {
+        let ignored: Vec<usize> = hint.indexes.iter().filter_map(position).collect();
+        left.retain(|i| !ignored.contains(i));
+    }
+    (left, forced)
+}
+
+fn candidates(
+    store: &Store,
+    shape: &Shape,
+    entry: &RangeEntry,
+    bounds: &[Bound],
+) -> Vec<Candidate> {
+    let (allowed, _) = allowed(shape, entry);
+    let mut found = Vec::new();
+    for index in allowed {
+        let of = &shape.indexes[index];
+        let mut conditions = Vec::new();
+        let mut equalities = 0;
+        for column in &of.columns {
+            let equal = bounds.iter().find(|b| {
+                b.column == *column && matches!(b.op, KeyOp::Eq | KeyOp::Is | KeyOp::IsNull)
+            });
+            if let Some(bound) = equal {
+                conditions.push(bound.condition);
+                equalities += 1;
+                continue;
+            }
+            let ends = bounds
+                .iter()
+                .filter(|b| b.column == *column && bounds_range(b));
+            conditions.extend(ends.map(|b| b.condition));
+            break;
+        }
+        let unique = of.unique
+            && equalities >= of.declared_columns
+            && of.columns[..of.declared_columns].iter().all(|column| {
+                let equal = |b: &&Bound| b.column == *column && matches!(b.op, KeyOp::Eq);
+                bounds.iter().any(|b| equal(&b))
+            });
+        if conditions.is_empty() {
+            continue;
+        }
+        let chosen: Vec<Bound> = bounds
+            .iter()
+            .filter(|b| conditions.contains(&b.condition))
+            .cloned()
+            .collect();
+        let rows = if unique {
+            1
+        } else if chosen.iter().all(|b| b.values.is_some()) {
+            count(store, shape, of, &chosen)
+        } else {
+            1 + store.records(of.id).iter().count() / 4
+        };
+        found.push(Candidate {
+            index,
+            conditions,
+            equalities,
+            unique,
+            rows,
+        });
+    }
+    found
+}
+
+fn bounds_range(bound: &Bound) -> bool {
+    match bound.op {
+        KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge | KeyOp::In | KeyOp::IsNotNull => true,
+        KeyOp::Like => bound
+            .values
+            .as_ref()
+            .and_then(|v| v.first())
+            .is_some_and(|v| like_prefix(v).is_some()),
+        _ => false,
+    }
+}
+
+fn count(store: &Store, shape: &Shape, index: &IndexShape, bounds: &[Bound]) -> usize {
+    let ranges = ranges(shape, index, bounds, false);
+    let records = store.records(index.id).iter();
+    records
+        .filter(|(key, record)| {
+            !record.newest.deleted && ranges.iter().any(|range| range.contains(key))
+        })
+        .count()
+}
+
+/// How one table is read, and whether its rows come in the wanted order.
+fn table_access(
+    store: &Store,
+    plan: &SourcePlan<'_>,
+    entry: usize,
+    bound: u64,
+    wants_order: bool,
+) -> (Access, bool) {
+    let range = &plan.source.range[entry];
+    let RangeKind::Table(table) = &range.kind else {
+        return (Access::all(), false);
+    };
+    let Some(shape) = store.schema().shape(table.id) else {
+        return (Access::all(), false);
+    };
+    let bounds = usable(store, plan, entry, bound);
+    let ways = candidates(store, shape, range, &bounds);
+    let reads = plan.purposes[entry] == Purpose::Read;
+    let (allowed, forced) = allowed(shape, range);
+    let all = store
+        .records(shape.clustered().id)
+        .iter()
+        .filter(|(_, r)| !r.newest.deleted)
+        .count();
+    let worth = |c: &&Candidate| {
+        store.flavour.reads_ranges_of_all_rows()
+            || forced
+            || !is_costly(c, all, &bounds)
+            || is_covered(shape, &shape.indexes[c.index], range)
+    };
+    let best = ways
+        .iter()
+        .filter(worth)
+        .min_by_key(|c| (!c.unique, c.rows, c.index != 0, c.equalities == 0, c.index));
+    let covers = |index: usize| is_covered(shape, &shape.indexes[index], range);
+    let in_order = |index: usize, equalities: usize| {
+        let fixed = |column: usize| {
+            bounds.iter().any(|b| {
+                b.column == column && matches!(b.op, KeyOp::Eq | KeyOp::Is | KeyOp::IsNull)
+            })
+        };
+        order_of(entry, &shape.indexes[index], equalities, fixed, plan.order)
+    };
+    let ordered_scan = |index: &&usize| wants_order && in_order(**index, 0).is_some();
+    let sorts_for_limit = |way: &&Candidate| {
+        wants_order
+            && plan.limit.is_some()
+            && !forced
+            && way.equalities == 0
+            && in_order(way.index, 0).is_none()
+            && allowed.iter().any(|i| ordered_scan(&i))
+    };
+    if let Some(way) = best.filter(|way| !sorts_for_limit(way)) {
+        let order = wants_order
+            .then(|| in_order(way.index, way.equalities))
+            .flatten();
+        let single = single_range(shape, way, &bounds);
+        let order = order.filter(|_| single || way.unique);
+        let pushed = bounds
+            .iter()
+            .filter(|b| shape.indexes[way.index].columns.contains(&b.column) && b.values.is_some());
+        // All records of an index that has all columns: it is read from end to end.
+        if reads
+            && way.equalities == 0
+            && way.index != 0
+            && way.rows >= all
+            && covers(way.index)
+            && store.flavour.reads_ranges_of_all_rows()
+            && order.is_none()
+            && !store.flavour.is_mariadb()
+        {
+            let access = Access {
+                index: shape.indexes[way.index].declared,
+                conditions: Vec::new(),
+                reverse: false,
+                lookup: false,
+            };
+            return (access, false);
+        }
+        let mut conditions = way.conditions.clone();
+        conditions.extend(
+            pushed
+                .map(|b| b.condition)
+                .filter(|c| !way.conditions.contains(c)),
+        );
+        let access = Access {
+            index: shape.indexes[way.index].declared,
+            conditions,
+            reverse: order == Some(true) && !way.unique,
+            lookup: way.index == 0 || !covers(way.index),
+        };
+        return (access, order.is_some() || way.unique);
+    }
+    // The whole table: through the index that has the order if few rows are wanted or it is the clustered
+    // one, else through one that has all columns.
+    if wants_order {
+        for index in &allowed {
+            let order = in_order(*index, 0);
+            let worth = *index == 0 || covers(*index) || (plan.limit.is_some() && !forced);
+            if let Some(reverse) = order.filter(|_| worth) {
+                let access = Access {
+                    index: shape.indexes[*index].declared,
+                    conditions: Vec::new(),
+                    reverse,
+                    lookup: *index == 0 || !covers(*index),
+                };
+                return (access, true);
+            }
+        }
+    }
+    let covering = allowed
+        .iter()
+        .copied()
+        .filter(|i| *i != 0 && reads && covers(*i))
+        .min_by_key(|i| (shape.indexes[*i].columns.len(), *i));
+    let forced_index = allowed.first().copied().filter(|i| forced && *i != 0);
+    let index = covering.or(forced_index).unwrap_or(0);
+    let access = Access {
+        index: shape.indexes[index].declared,
+        conditions: Vec::new(),
+        reverse: false,
+        lookup: index == 0 || !covers(index),
+    };
+    (access, false)
+}
+
+/// Whether a scan of the whole table is cheaper: through a secondary index as many rows would be looked
+/// up, or the clustered index would be entered for almost every row.
+fn is_costly(way: &Candidate, all: usize, bounds: &[Bound]) -> bool {
+    let values = bounds
+        .iter()
+        .filter(|b| b.op == KeyOp::In && way.conditions.contains(&b.condition))
+        .filter_map(|b| b.values.as_ref().map(Vec::len))
+        .max()
+        .unwrap_or(1);
+    if way.index == 0 {
+        values >= 3 && values + 1 >= all
+    } else {
+        !way.unique && way.equalities == 0 && way.rows >= all && all > 0
+    }
+}
+
+/// Whether the conditions of a way make one range: only then an index's order holds beyond the column.
+fn single_range(shape: &Shape, way: &Candidate, bounds: &[Bound]) -> bool {
+    let index = &shape.indexes[way.index];
+    let in_list = |b: &&Bound| {
+        b.op == KeyOp::In
+            && way.conditions.contains(&b.condition)
+            && index.columns.get(way.equalities) == Some(&b.column)
+    };
+    // Values of a list are read in order: fine for the order of that very column.
+    !bounds.iter().any(|b| in_list(&b)) || way.equalities == 0
+}
+
+/// Whether an index has all columns of an entry that are read.
+fn is_covered(shape: &Shape, index: &IndexShape, entry: &RangeEntry) -> bool {
+    let _ = shape;
+    let has = |column: usize| index.columns.contains(&column);
+    (0..64).all(|bit| entry.used_columns & 1 << bit == 0 || (bit < 63 && has(bit)))
+}
+
+/// Whether an index gives rows in the wanted order behind so many columns that are equal to something:
+/// `Some(true)` backwards.
+fn order_of(
+    entry: usize,
+    index: &IndexShape,
+    equalities: usize,
+    fixed: impl Fn(usize) -> bool,
+    order: &[SortKey],
+) -> Option<bool> {
+    let mut columns = index.columns[..].iter();
+    let mut reverse = None;
+    for _ in 0..equalities {
+        columns.next();
+    }
+    for key in order {
+        let SortBy::Expr(Expr::Column {
+            level: 0,
+            entry: of,
+            column,
+        }) = &key.by
+        else {
+            return None;
+        };
+        if *of as usize != entry {
+            return None;
+        }
+        let column = *column as usize;
+        if fixed(column) {
+            continue;
+        }
+        // After all key columns, rows are unique: further keys do not matter.
+        let Some(next) = columns.next() else {
+            return Some(reverse.unwrap_or(false));
+        };
+        if *next != column || reverse.is_some_and(|r| r != key.descending) {
+            return None;
+        }
+        reverse = Some(key.descending);
+    }
+    Some(reverse.unwrap_or(false))
+}
+
+/// The text before the first wildcard of a pattern, if there is any.
+fn like_prefix(pattern: &Value) -> Option<String> {
+    let pattern = pattern.as_str()?;
+    let end = pattern.find(['%', '_', '\\'])?;
+    (end > 0).then(|| pattern[..end].to_owned())
+}
+
+/// The ranges of an index that conditions with known values bound, in the order of the scan.
+pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool) -> Vec<KeyRange> {
+    let mut prefixes: Vec<Vec<Part>> = vec![Vec::new()];
+    let mut exact = true;
+    let mut ends: BTreeMap<Vec<Part>, (Option<(Vec<Part>, bool)>, Option<(Vec<Part>, bool)>)> =
+        BTreeMap::new();
+    for (column, collation) in index.columns.iter().zip(&index.collations) {
+        let mut of = bounds.iter().filter(|b| b.column == *column);
+        let part = |value: &Value| Part::of(&fitting(shape, *column, value), *collation);
+        let equal = of
+            .clone()
+            .find(|b| matches!(b.op, KeyOp::Eq | KeyOp::Is | KeyOp::IsNull | KeyOp::In));
+        if let Some(bound) = equal {
+            let values = bound.values.as_deref().unwrap_or(&[]);
+            let mut parts: Vec<Part> = match bound.op {
+                KeyOp::IsNull => vec![Part::Null],
+                KeyOp::Is => values.iter().map(part).collect(),
+                _ => values.iter().filter(|v| !v.is_null()).map(part).collect(),
+            };
+            parts.sort();
+            parts.dedup();
+            let longer = prefixes.iter().flat_map(|prefix| {
+                parts.iter().map(move |part| {
+                    let mut prefix = prefix.clone();
+                    prefix.push(part.clone());
+                    prefix
+                })
+            });
+            prefixes = longer.collect();
+            continue;
+        }
+        let nullable = shape
+            .table
+            .columns
+            .get(*column)
+            .is_some_and(|c| c.not_null.is_none());
+        if of.next().is_some() {
+            exact = false;
+            for prefix in &prefixes {
+                let these = bounds.iter().filter(|b| b.column == *column);
+                if let Some(range) = column_range(prefix, these, nullable, &part) {
+                    ends.insert(prefix.clone(), range);
+                }
+            }
+        }
+        break;
+    }
+    let mut ranges: Vec<KeyRange> = if exact {
+        let range = |prefix: Vec<Part>| {
+            if prefix.is_empty() {
+                KeyRange::All
+            } else {
+                KeyRange::Exact(prefix)
+            }
+        };
+        prefixes.into_iter().map(range).collect()
+    } else {
+        let range = |(low, high)| KeyRange::Between { low, high };
+        ends.into_values().map(range).collect()
+    };
+    if reverse {
+        ranges.reverse();
+    }
+    ranges
+}
+
+type Ends = (Option<(Vec<Part>, bool)>, Option<(Vec<Part>, bool)>);
+
+/// The range of one column behind a prefix; `None` if nothing is in it.
+fn column_range<'b>(
+    prefix: &[Part],
+    bounds: impl Iterator<Item = &'b Bound>,
+    nullable: bool,
+    part: &impl Fn(&Value) -> Part,
+) -> Option<Ends> {
+    let with = |part: Part| {
+        let mut parts = prefix.to_vec();
+        parts.push(part);
+        parts
+    };
+    let mut low: Option<(Part, bool)> = nullable.then_some((Part::Null, false));
+    let mut high: Option<(Part, bool)> = None;
+    for bound in bounds {
+        let value = bound.values.as_deref().and_then(|v| v.first());
+        if value.is_some_and(Value::is_null) {
+            return None;
+        }
+        let Some(value) = value else { continue };
+        let end = part(value);
+        let tighter_low =
+            |low: &Option<(Part, bool)>, end: &Part| low.as_ref().is_none_or(|(l, _)| end > l);
+        let tighter_high =
+            |high: &Option<(Part, bool)>, end: &Part| high.as_ref().is_none_or(|(h, _)| end < h);
+        match bound.op {
+            KeyOp::Gt if low.as_ref().is_none_or(|(l, _)| end >= *l) => low = Some((end, false)),
+            KeyOp::Ge if tighter_low(&low, &end) => low = Some((end, true)),
+            KeyOp::Lt if high.as_ref().is_none_or(|(h, _)| end <= *h) => high = Some((end, false)),
+            KeyOp::Le if tighter_high(&high, &end) => high = Some((end, true)),
+            KeyOp::Like => {
+                let prefix = like_prefix(value)?;
+                let first = part(&Value::text(prefix.clone()));
+                let last = part(&Value::text(format!("{prefix}\u{10ffff}")));
+                low = Some((first, true));
+                high = Some((last, true));
+            }
+            _ => {}
+        }
+    }
+    let open = (!prefix.is_empty()).then(|| (prefix.to_vec(), true));
+    let low = low.map(|(part, inclusive)| (with(part), inclusive));
+    let high = high.map(|(part, inclusive)| (with(part), inclusive));
+    Some((low.or_else(|| open.clone()), high.or(open)))
+}
+
+/// A value as the column would have it, where that keeps its order (a text that is compared with a
+/// point in time).
+fn fitting(shape: &Shape, column: usize, value: &Value) -> Value {
+    let ty = shape.table.columns.get(column).map(|c| &c.ty);
+    match (ty, value) {
+        (
+            Some(DeclaredType::Date | DeclaredType::DateTime(_) | DeclaredType::Timestamp(_)),
+            Value::Text(_),
+        ) => as_datetime(value).map_or_else(|| value.clone(), Value::Timestamp),
+        (Some(DeclaredType::Int { .. }), Value::Float(x)) if x.fract() == 0.0 => {
+            Value::Int(*x as i64)
+        }
+        _ => value.clone(),
+    }
+}

@@ -1,0 +1,141 @@
+//! The schema: tables as stored, by name and by number.
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::flavour::Flavour;
+use super::shape::Shape;
+use super::views;
+use crate::loose::catalog::{Catalog, Relation, TableId, View};
+use crate::world::Digest;
+
+/// The schema of the one database.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    names: BTreeMap<Arc<str>, TableId>,
+    shapes: BTreeMap<TableId, Rc<Shape>>,
+    views: BTreeMap<Arc<str>, Arc<View>>,
+    /// Names this version of the schema; plans are made for one.
+    pub stamp: u64,
+}
+
+impl Schema {
+    /// The table called `name`.
+    pub fn table(&self, name: &str) -> Option<&Rc<Shape>> {
+        self.shapes.get(self.names.get(name)?)
+    }
+
+    /// How a table is stored.
+    pub fn shape(&self, table: TableId) -> Option<&Rc<Shape>> {
+        self.shapes.get(&table)
+    }
+
+    /// All tables, by number.
+    pub fn shapes(&self) -> impl Iterator<Item = &Rc<Shape>> {
+        self.shapes.values()
+    }
+
+    /// All tables, by name.
+    pub fn by_name(&self) -> impl Iterator<Item = &Rc<Shape>> {
+        self.names.values().filter_map(|id| self.shapes.get(id))
+    }
+
+    /// Puts a table in, in place of the one with its number.
+    pub fn put(&mut self, shape: Shape, stamp: u64) {
+        let id = shape.table.id;
+        self.names.retain(|_, other| *other != id);
+        self.names.insert(Arc::clone(&shape.table.name), id);
+        self.shapes.insert(id, Rc::new(shape));
+        self.stamp = stamp;
+    }
+
+    /// Takes a table out.
+    pub fn remove(&mut self, table: TableId, stamp: u64) {
+        self.names.retain(|_, other| *other != table);
+        self.shapes.remove(&table);
+        self.stamp = stamp;
+    }
+
+    /// The stored view called `name`.
+    pub fn view(&self, name: &str) -> Option<&Arc<View>> {
+        self.views.get(name)
+    }
+
+    /// Puts a view in, or takes it out.
+    pub fn put_view(&mut self, name: &Arc<str>, query: Option<Arc<View>>, stamp: u64) {
+        match query {
+            Some(query) => self.views.insert(Arc::clone(name), query),
+            None => self.views.remove(name),
+        };
+        self.stamp = stamp;
+    }
+
+    /// Tables with foreign keys to a table, and which of them.
+    pub fn children(&self, parent: &str) -> Vec<(Rc<Shape>, usize)> {
+        let mut children = Vec::new();
+        for shape in self.by_name() {
+            for (at, key) in shape.table.foreign_keys.iter().enumerate() {
+                if &*key.parent == parent {
+                    children.push((Rc::clone(shape), at));
+                }
+            }
+        }
+        children
+    }
+
+    /// Adds everything to `digest`. `rank` gives for a commit number how many read views do not see it.
+    pub fn digest(&self, rank: impl Fn(u64) -> u64, digest: &mut Digest) {
+        for (name, id) in &self.names {
+            name.hash(digest);
+            let Some(shape) = self.shapes.get(id) else {
+                continue;
+            };
+            for column in &shape.table.columns {
+                column.name.hash(digest);
+                column.ty.hash(digest);
+                column.not_null.hash(digest);
+            }
+            for index in &shape.indexes {
+                index.name.hash(digest);
+                index.columns.hash(digest);
+                index.unique.hash(digest);
+                digest.word(rank(index.created));
+            }
+            digest.word(shape.table.foreign_keys.len() as u64);
+        }
+        for name in self.views.keys() {
+            name.hash(digest);
+        }
+    }
+}
+
+/// Where the names of a statement are looked up.
+#[derive(Debug)]
+pub struct Names<'s> {
+    /// The schema.
+    pub schema: &'s Schema,
+    /// The server, for its own views.
+    pub flavour: Flavour,
+    /// The database.
+    pub database: &'s str,
+}
+
+impl Catalog for Names<'_> {
+    fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {
+        if let Some(schema) = schema.filter(|schema| *schema != self.database) {
+            let view = views::find(self.flavour, schema, name)?;
+            return Some(Relation::Virtual(view));
+        }
+        if let Some(shape) = self.schema.table(name) {
+            return Some(Relation::Table(Arc::clone(&shape.table)));
+        }
+        let view = self.schema.view(name)?;
+        Some(Relation::View(Arc::clone(view)))
+    }
+
+    fn database(&self) -> &str {
+        self.database
+    }
+}

@@ -1,0 +1,771 @@
+//! The engine as the executor sees it: [`Storage`] over the store, with a journal.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rowlock_model::schedule::SessionId;
+use rowlock_model::{DbError, Isolation, Row, Value};
+
+use super::access::{self, Bound};
+use super::errors;
+use super::key::Key;
+use super::lock::{Mode, OnBusy, Refused, TableMode};
+use super::run::{Entry, Run, Scanning};
+use super::scan::{Cursor, Found, Plan, ScanStop};
+use super::session::Waiting;
+use super::shape::Shape;
+use super::store::Store;
+use super::views;
+use super::write::Obstacle;
+use crate::loose::catalog::{ConflictAction, Table, VirtualTable};
+use crate::loose::plan::Upsert;
+use crate::loose::query::{self, Strength};
+use crate::loose::storage::{
+    Access, Candidate, Choice, Inserted, NewRow, Purpose, Scan, SourcePlan, Stop, Storage,
+    StoredRow,
+};
+
+/// What the engine has to know of the statement that runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Tables that it reads without a locking clause are locked in shared mode even at READ
+    /// COMMITTED: `DELETE`, updates of several tables, `SET`.
+    pub locks_what_it_reads: bool,
+    /// It changes data.
+    pub writes: bool,
+    /// It replaces or updates duplicates.
+    pub duplicates: bool,
+    /// `INSERT IGNORE`, `UPDATE IGNORE`.
+    pub ignore: bool,
+    /// It is a plain query that is a transaction of its own.
+    pub alone: bool,
+}
+
+/// One run of a statement.
+#[derive(Debug)]
+pub struct Handler<'a> {
+    /// The server.
+    pub store: &'a mut Store,
+    /// The statement in flight.
+    pub run: &'a mut Run,
+    /// Whose.
+    pub session: SessionId,
+    /// The values of `?`.
+    pub args: &'a [Value],
+    /// See [`Facts`].
+    pub facts: Facts,
+    /// What it waits for, if it ended with [`Stop::Wait`].
+    pub waiting: Option<Waiting>,
+}
+
+impl Handler<'_> {
+    fn level(&self) -> Isolation {
+        self.store.trx(self.session).level
+    }
+
+    fn shape(&self, table: &Table) -> Rc<Shape> {
+        self.store.shape(table.id)
+    }
+
+    /// The transaction takes part in InnoDB from now on.
+    fn join(&mut self) {
+        let level = self.store.session(self.session).level;
+        self.store.join(self.session, level);
+        if self
+            .store
+            .flavour_of(self.session)
+            .locking_read_opens_view(level)
+        {
+            self.store.open_view(self.session, true);
+        }
+    }
+
+    fn refused(&mut self, refused: Refused) -> Stop {
+        match refused {
+            Refused::Wait => {
+                self.waiting = Some(Waiting::Row);
+                Stop::Wait
+            }
+            Refused::Busy => errors::nowait(self.store.flavour).into(),
+            Refused::Deadlock => errors::deadlock().into(),
+        }
+    }
+
+    fn scan_stop(&mut self, stop: ScanStop, table: &Table) -> Stop {
+        match stop {
+            ScanStop::Refused(refused) => self.refused(refused),
+            ScanStop::Changed => errors::record_changed(&table.name).into(),
+        }
+    }
+
+    fn obstacle(&mut self, obstacle: Obstacle, shape: &Shape, row: &[Value]) -> Stop {
+        match obstacle {
+            Obstacle::Refused(refused) => self.refused(refused),
+            Obstacle::Changed => errors::record_changed(&shape.table.name).into(),
+            Obstacle::Duplicate(at, _) => self.duplicate(shape, at, row).into(),
+            Obstacle::ForeignKey(error) => {
+                errors::foreign_key(error.is_child, &error.constraint).into()
+            }
+        }
+    }
+
+    fn duplicate(&self, shape: &Shape, at: usize, row: &[Value]) -> DbError {
+        let key = self.store.key_text(shape, at, row);
+        let index = &shape.indexes[at].name;
+        errors::duplicate(self.store.flavour, &shape.table.name, index, &key)
+    }
+
+    /// How the records of a scan are locked.
+    fn lock_mode(&self, scan: &Scan<'_>) -> Option<Mode> {
+        if scan.purpose != Purpose::Read {
+            return Some(Mode::X);
+        }
+        if let Some(clause) = &scan.lock {
+            return Some(match clause.strength {
+                Strength::Share => Mode::S,
+                Strength::Update => Mode::X,
+            });
+        }
+        let level = self.store.session(self.session).level;
+        let in_change = scan.around.in_write || self.facts.writes;
+        let shared = match level {
+            Isolation::Serializable => !self.facts.alone,
+            Isolation::RepeatableRead => in_change || scan.around.in_set,
+            _ => (in_change && self.facts.locks_what_it_reads) || scan.around.in_set,
+        };
+        shared.then_some(Mode::S)
+    }
+
+    fn plan(&mut self, scan: &Scan<'_>) -> Result<Plan, Stop> {
+        let shape = self.shape(scan.table);
+        let lock = self.lock_mode(scan);
+        let index = shape.stored(scan.access.index);
+        let position = shape.indexes.iter().position(|i| i.id == index.id);
+        let position = position.unwrap_or(0);
+        let bounds = bounds(scan);
+        let reverse = scan.access.reverse;
+        let ranges = access::ranges(&shape, index, &bounds, reverse);
+        let level = self.store.session(self.session).level;
+        let busy = match scan.lock.map(|clause| clause.busy) {
+            Some(query::OnBusy::Fail) => OnBusy::Fail,
+            Some(query::OnBusy::Skip) => OnBusy::Skip,
+            Some(query::OnBusy::WaitSeconds(0)) => OnBusy::Fail,
+            Some(query::OnBusy::WaitSeconds(_) | query::OnBusy::Wait) | None => OnBusy::Wait,
+        };
+        let covers = !scan.access.lookup;
+        let constants = scan.access.conditions.iter().all(|at| {
+            let condition = &scan.entry.conditions[*at];
+            condition.constant
+        });
+        let reads = scan.purpose == Purpose::Read;
+        Ok(Plan {
+            index: position,
+            lock,
+            busy,
+            wait_seconds: match scan.lock.map(|clause| clause.busy) {
+                Some(query::OnBusy::WaitSeconds(seconds)) => Some(seconds),
+                _ => None,
+            },
+            reverse,
+            lookup: !covers || lock == Some(Mode::X),
+            tests_index_first: reads && !covers,
+            semi_consistent: scan.purpose == Purpose::Update
+                && position == 0
+                && self
+                    .store
+                    .flavour_of(self.session)
+                    .reads_semi_consistently(level),
+            constant: reads
+                && constants
+                && ranges.len() == 1
+                && is_unique_equality(&shape, position, &ranges[0]),
+            ranges,
+            shape,
+        })
+    }
+
+    fn open_live(&mut self, scan: &Scan<'_>) -> Result<usize, Stop> {
+        self.join();
+        let plan = self.plan(scan)?;
+        let table = scan.table.id;
+        match plan.lock {
+            // Nothing is looked for: the table is not touched.
+            _ if plan.ranges.is_empty() => {}
+            Some(Mode::S) => {
+                self.store
+                    .lock_table(self.session, table, TableMode::IntentionShared);
+            }
+            Some(Mode::X) => {
+                self.store
+                    .lock_table(self.session, table, TableMode::IntentionExclusive);
+            }
+            None if self.level() > Isolation::ReadUncommitted => {
+                let keeps = self.level() > Isolation::ReadCommitted;
+                let view = self.store.open_view(self.session, keeps);
+                if plan.shape.indexes[plan.index].created > view {
+                    return Err(errors::table_changed().into());
+                }
+            }
+            None => {}
+        }
+        self.run.scans.push(Scanning {
+            plan,
+            cursor: Cursor::default(),
+        });
+        Ok(self.run.scans.len() - 1)
+    }
+
+    fn scan_live(&mut self, number: usize, confirm: bool) -> Result<Entry, Stop> {
+        let mut scan = self.run.scans[number].clone();
+        let (plan, cursor) = (&scan.plan, &mut scan.cursor);
+        let found = if confirm {
+            self.store.scan_confirm(self.session, plan, cursor)
+        } else {
+            self.store.scan_next(self.session, plan, cursor)
+        };
+        let table = Arc::clone(&scan.plan.shape.table);
+        self.run.scans[number].cursor = scan.cursor;
+        match found {
+            Ok(found) => Ok(Entry::Row(found.map(|found| {
+                let Found {
+                    key,
+                    row,
+                    tentative,
+                } = found;
+                (key, row, tentative)
+            }))),
+            Err(stop) => {
+                if let Some(seconds) = scan.plan.wait_seconds {
+                    let now = self.store.now_micros();
+                    self.run.until_micros = Some(now + i64::from(seconds) * 1_000_000);
+                }
+                Err(self.scan_stop(stop, &table))
+            }
+        }
+    }
+
+    /// A row of a table without its hidden columns.
+    fn stored(&self, width: usize, key: Key, row: &Row) -> StoredRow<Key> {
+        let values = if row.len() > width {
+            row[..width].into()
+        } else {
+            Arc::clone(row)
+        };
+        StoredRow {
+            id: key,
+            values,
+            rowid: 0,
+        }
+    }
+
+    /// A new row with its hidden columns, and its automatic number filled in.
+    fn complete(&mut self, shape: &Shape, row: &NewRow) -> Result<(Row, Option<i64>), Stop> {
+        let mut values = row.values.clone();
+        let mut number = None;
+        if let Some(column) = shape.table.auto_increment() {
+            let asked = match &values[column] {
+                Value::Null | Value::Int(0) => None,
+                Value::Int(i) => Some(*i),
+                _ => Some(0),
+            };
+            match asked {
+                None => {
+                    let next = self.store.next_number(shape.table.id);
+                    values[column] = Value::Int(next);
+                    self.store.set_next_number(shape.table.id, next + 1);
+                    number = Some(next);
+                }
+                Some(asked) => {
+                    if asked >= self.store.next_number(shape.table.id) {
+                        self.store.set_next_number(shape.table.id, asked + 1);
+                    }
+                }
+            }
+        }
+        if shape.hidden_key {
+            values.push(Value::Int(self.store.draw_row_number(shape.table.id)));
+        }
+        Ok((values.into(), number))
+    }
+
+    fn insert_live(
+        &mut self,
+        shape: &Rc<Shape>,
+        row: &Row,
+        or: Option<ConflictAction>,
+        upserts: &[Upsert],
+    ) -> Result<Entry, Stop> {
+        let replaces = or == Some(ConflictAction::Replace);
+        let check = if replaces || !upserts.is_empty() {
+            Mode::X
+        } else {
+            Mode::S
+        };
+        let mut replaced = 0;
+        loop {
+            let mut progress = std::mem::take(&mut self.run.progress);
+            // Deleting the row in the way may wait as well.
+            let result = if let Some(at) = progress.replacing.take() {
+                Err(Obstacle::Duplicate(at, Key([].into())))
+            } else {
+                let result = self
+                    .store
+                    .insert_row(self.session, shape, row, check, &mut progress);
+                if matches!(result, Err(Obstacle::Refused(Refused::Wait))) {
+                    self.run.progress = progress;
+                    return Err(self.refused(Refused::Wait));
+                }
+                progress = super::write::Progress::default();
+                result
+            };
+            match result {
+                Ok(()) => {
+                    let key = shape.key(shape.clustered(), row);
+                    let kind = u8::from(replaced > 0);
+                    return Ok(Entry::Inserted(kind, replaced, Some((key, row.clone()))));
+                }
+                Err(Obstacle::Duplicate(at, _)) if replaces => {
+                    self.replace(shape, at, row, progress)?;
+                    replaced += 1;
+                }
+                Err(Obstacle::Duplicate(at, key)) => {
+                    let declared = shape.indexes[at].declared;
+                    let clause = upserts.iter().position(|u| u.target.handles(declared));
+                    if let Some(clause) = clause {
+                        return self.row_in_the_way(shape, at, key, clause);
+                    }
+                    if or == Some(ConflictAction::Ignore) {
+                        let error = self.duplicate(shape, at, row);
+                        self.run.warnings.push((1062, error.message.to_string()));
+                        return Ok(Entry::Inserted(2, 0, None));
+                    }
+                    return Err(self.duplicate(shape, at, row).into());
+                }
+                Err(Obstacle::ForeignKey(error)) if or == Some(ConflictAction::Ignore) => {
+                    let error = errors::foreign_key(error.is_child, &error.constraint);
+                    self.run.warnings.push((1452, error.message.to_string()));
+                    return Ok(Entry::Inserted(2, 0, None));
+                }
+                Err(other) => return Err(self.obstacle(other, shape, row)),
+            }
+        }
+    }
+
+    /// `REPLACE`: deletes the row that has the same key in an index.
+    fn replace(
+        &mut self,
+        shape: &Rc<Shape>,
+        at: usize,
+        row: &Row,
+        mut progress: super::write::Progress,
+    ) -> Result<(), Stop> {
+        let Some((key, old)) = self.equal_row(shape, at, row) else {
+            return Ok(());
+        };
+        self.lock_in_the_way(shape, at, &key)?;
+        let result = self
+            .store
+            .delete_row(self.session, shape, &old, &mut progress);
+        match result {
+            Ok(()) => Ok(()),
+            Err(Obstacle::Refused(Refused::Wait)) => {
+                progress.replacing = Some(at);
+                self.run.progress = progress;
+                Err(self.refused(Refused::Wait))
+            }
+            Err(other) => Err(self.obstacle(other, shape, &old)),
+        }
+    }
+
+    /// The row that has the same declared key in an index.
+    fn equal_row(&mut self, shape: &Shape, at: usize, row: &Row) -> Option<(Key, Row)> {
+        let index = &shape.indexes[at];
+        let wanted = shape.key(index, row);
+        let wanted = index.declared_parts(&wanted).to_vec();
+        let first = Key(wanted.clone().into());
+        let records = self.store.records(index.id);
+        let mut in_index = records.iter_from(&first);
+        // The row of a delete that waited is marked already, its record in this index may be not.
+        let found = in_index
+            .find(|(key, record)| key.starts_with(&wanted) && (at == 0 || !record.newest.deleted));
+        let key = found.map(|(key, r)| r.row_key.clone().unwrap_or_else(|| key.clone()))?;
+        drop(in_index);
+        let record = self.store.record(shape.clustered().id, &key)?;
+        Some((key, record.newest.row.clone()))
+    }
+
+    /// The duplicate is read as `SELECT .. FOR UPDATE` by its unique key would.
+    fn lock_in_the_way(&mut self, shape: &Shape, at: usize, key: &Key) -> Result<(), Stop> {
+        use super::key::Pos;
+        use super::lock::Span;
+        let clustered = shape.clustered();
+        let _ = at;
+        let pos = Pos::Record(key.clone());
+        let (mode, span) = (Mode::X, Span::Record);
+        let locked = self.store.lock_record(
+            self.session,
+            shape,
+            clustered,
+            &pos,
+            mode,
+            span,
+            OnBusy::Wait,
+        );
+        if let Err(refused) = locked {
+            return Err(self.refused(refused));
+        }
+        let changed = self
+            .store
+            .records(clustered.id)
+            .get(key)
+            .is_some_and(|r| self.store.is_changed_since_view(self.session, r));
+        if changed {
+            return Err(errors::record_changed(&shape.table.name).into());
+        }
+        Ok(())
+    }
+
+    fn row_in_the_way(
+        &mut self,
+        shape: &Shape,
+        at: usize,
+        key: Key,
+        clause: usize,
+    ) -> Result<Entry, Stop> {
+        self.lock_in_the_way(shape, at, &key)?;
+        let row = self.store.newest_row(shape, &key);
+        Ok(Entry::Inserted(3, clause as u64, row.map(|row| (key, row))))
+    }
+
+    /// The newest version of a row, hidden columns included.
+    fn newest(&mut self, shape: &Shape, key: &Key) -> Option<Row> {
+        self.store.newest_row(shape, key)
+    }
+}
+
+fn is_unique_equality(shape: &Shape, index: usize, range: &super::scan::KeyRange) -> bool {
+    let index = &shape.indexes[index];
+    match range {
+        super::scan::KeyRange::Exact(parts) => {
+            index.unique
+                && parts.len() >= index.declared_columns
+                && !parts.iter().any(super::key::Part::is_null)
+        }
+        _ => false,
+    }
+}
+
+/// The conditions of a scan with their values.
+fn bounds(scan: &Scan<'_>) -> Vec<Bound> {
+    let conditions = scan.access.conditions.iter().zip(&scan.bounds);
+    let bound = |(at, values): (&usize, &Vec<Value>)| {
+        let condition = &scan.entry.conditions[*at];
+        Some(Bound {
+            condition: *at,
+            column: condition.column?,
+            op: condition.op,
+            values: Some(values.clone()),
+        })
+    };
+    conditions.filter_map(bound).collect()
+}
+
+impl Storage for Handler<'_> {
+    type RowId = Key;
+    type Cursor = usize;
+
+    fn choose(&mut self, plan: &SourcePlan<'_>) -> Result<Choice, Stop> {
+        let store = &*self.store;
+        match self
+            .run
+            .once(|_| Ok(Entry::Choice(access::choose(store, plan))))?
+        {
+            Entry::Choice(choice) => Ok(choice),
+            other => panic!("the journal has {other:?} where a choice is asked for"),
+        }
+    }
+
+    fn open(&mut self, scan: &Scan<'_>) -> Result<usize, Stop> {
+        if let Some(entry) = self.run.replay() {
+            match entry {
+                Entry::Opened(number) => return Ok(number),
+                other => panic!("the journal has {other:?} where a scan is opened"),
+            }
+        }
+        let number = self.open_live(scan)?;
+        self.run.record(Entry::Opened(number));
+        Ok(number)
+    }
+
+    fn next(&mut self, cursor: &mut usize) -> Result<Option<Candidate<Key>>, Stop> {
+        let entry = match self.run.replay() {
+            Some(entry) => entry,
+            None => {
+                let entry = self.scan_live(*cursor, false)?;
+                self.run.record(entry.clone());
+                entry
+            }
+        };
+        let width = self.run.scans[*cursor].plan.shape.table.columns.len();
+        match entry {
+            Entry::Row(row) => Ok(row.map(|(key, row, tentative)| Candidate {
+                row: self.stored(width, key, &row),
+                tentative,
+            })),
+            other => panic!("the journal has {other:?} where a row is asked for"),
+        }
+    }
+
+    fn reject(&mut self, cursor: &mut usize) -> Result<(), Stop> {
+        if self.run.replay().is_some() {
+            return Ok(());
+        }
+        let mut scan = self.run.scans[*cursor].clone();
+        self.store
+            .scan_reject(self.session, &scan.plan, &mut scan.cursor);
+        self.run.scans[*cursor].cursor = scan.cursor;
+        self.run.record(Entry::Flag(true));
+        Ok(())
+    }
+
+    fn confirm(&mut self, cursor: &mut usize) -> Result<Option<StoredRow<Key>>, Stop> {
+        let entry = match self.run.replay() {
+            Some(entry) => entry,
+            None => {
+                let entry = self.scan_live(*cursor, true)?;
+                self.run.record(entry.clone());
+                entry
+            }
+        };
+        let width = self.run.scans[*cursor].plan.shape.table.columns.len();
+        match entry {
+            Entry::Row(row) => Ok(row.map(|(key, row, _)| self.stored(width, key, &row))),
+            other => panic!("the journal has {other:?} where a row is confirmed"),
+        }
+    }
+
+    fn insert(
+        &mut self,
+        table: &Arc<Table>,
+        row: NewRow,
+        or: Option<ConflictAction>,
+        upserts: &[Upsert],
+    ) -> Result<Inserted<Key>, Stop> {
+        let shape = self.shape(table);
+        // The number that the row gets is drawn once, whatever becomes of the row.
+        let complete = match self.run.replay() {
+            Some(entry) => entry,
+            None => {
+                self.join();
+                let table = table.id;
+                self.store
+                    .lock_table(self.session, table, TableMode::IntentionExclusive);
+                let (row, number) = self.complete(&shape, &row)?;
+                let entry = Entry::Inserted(
+                    0,
+                    number.map_or(0, |n| n as u64),
+                    Some((Key([].into()), row)),
+                );
+                self.run.record(entry.clone());
+                entry
+            }
+        };
+        let Entry::Inserted(_, number, Some((_, full))) = complete else {
+            panic!("the journal has {complete:?} where a row is completed")
+        };
+        let entry = match self.run.replay() {
+            Some(entry) => entry,
+            None => {
+                let entry = self.insert_live(&shape, &full, or, upserts)?;
+                self.run.record(entry.clone());
+                entry
+            }
+        };
+        let width = table.columns.len();
+        let Entry::Inserted(kind, count, row) = entry else {
+            panic!("the journal has {entry:?} where a row is inserted")
+        };
+        if number != 0 && kind < 2 && self.run.insert_id.is_none() {
+            self.run.insert_id = Some(number as i64);
+        }
+        Ok(match (kind, row) {
+            (0, Some((key, row))) => Inserted::Done(self.stored(width, key, &row)),
+            (1, Some((key, row))) => Inserted::Replaced(self.stored(width, key, &row), count),
+            (3, Some((key, row))) => {
+                Inserted::Conflict(count as usize, self.stored(width, key, &row))
+            }
+            _ => Inserted::Skipped,
+        })
+    }
+
+    fn update(
+        &mut self,
+        table: &Arc<Table>,
+        row: &StoredRow<Key>,
+        new: NewRow,
+        changed: &[usize],
+        or: Option<ConflictAction>,
+    ) -> Result<Option<StoredRow<Key>>, Stop> {
+        let shape = self.shape(table);
+        let _ = changed;
+        let entry = match self.run.replay() {
+            Some(entry) => entry,
+            None => {
+                let entry = self.update_live(&shape, row, &new, or)?;
+                self.run.record(entry.clone());
+                entry
+            }
+        };
+        let width = table.columns.len();
+        match entry {
+            Entry::Row(row) => Ok(row.map(|(key, row, _)| self.stored(width, key, &row))),
+            other => panic!("the journal has {other:?} where a row is updated"),
+        }
+    }
+
+    fn delete(
+        &mut self,
+        table: &Arc<Table>,
+        row: &StoredRow<Key>,
+        ignore: bool,
+    ) -> Result<bool, Stop> {
+        let shape = self.shape(table);
+        let entry = match self.run.replay() {
+            Some(entry) => entry,
+            None => {
+                let entry = self.delete_live(&shape, row, ignore)?;
+                self.run.record(entry.clone());
+                entry
+            }
+        };
+        match entry {
+            Entry::Flag(done) => Ok(done),
+            other => panic!("the journal has {other:?} where a row is deleted"),
+        }
+    }
+
+    fn reread(&mut self, table: &Arc<Table>, row: &StoredRow<Key>) -> Option<StoredRow<Key>> {
+        let shape = self.shape(table);
+        let entry = match self.run.replay() {
+            Some(entry) => entry,
+            None => {
+                let newest = self.newest(&shape, &row.id);
+                let entry = Entry::Row(newest.map(|values| (row.id.clone(), values, false)));
+                self.run.record(entry.clone());
+                entry
+            }
+        };
+        let width = table.columns.len();
+        match entry {
+            Entry::Row(row) => row.map(|(key, row, _)| self.stored(width, key, &row)),
+            other => panic!("the journal has {other:?} where a row is read again"),
+        }
+    }
+
+    fn virtual_rows(&mut self, table: &VirtualTable) -> Result<Vec<Row>, Stop> {
+        let entry = match self.run.replay() {
+            Some(entry) => entry,
+            None => {
+                if views::is_dictionary(&table.name)
+                    && self.store.flavour.dictionary_is_transactional()
+                {
+                    self.join();
+                    if self.level() > Isolation::ReadCommitted {
+                        self.store.open_view(self.session, true);
+                    }
+                }
+                let rows = views::rows(self.store, table)?;
+                self.run.record(Entry::Rows(rows.clone()));
+                Entry::Rows(rows)
+            }
+        };
+        match entry {
+            Entry::Rows(rows) => Ok(rows),
+            other => panic!("the journal has {other:?} where a view is read"),
+        }
+    }
+
+    fn collect_first(&self, table: &Table, access: &Access, changed: &[usize]) -> bool {
+        let shape = self.shape(table);
+        let index = shape.stored(access.index);
+        let columns = &index.columns;
+        changed.iter().any(|column| columns.contains(column))
+    }
+}
+
+impl Handler<'_> {
+    fn update_live(
+        &mut self,
+        shape: &Rc<Shape>,
+        row: &StoredRow<Key>,
+        new: &NewRow,
+        or: Option<ConflictAction>,
+    ) -> Result<Entry, Stop> {
+        let mut progress = std::mem::take(&mut self.run.progress);
+        let clustered = shape.clustered().id;
+        let old = self.store.records(clustered).get(&row.id).map(|record| {
+            // Half done already: what it was is behind what it is.
+            let version = if progress.done > 0 {
+                record.older.first().unwrap_or(&record.newest)
+            } else {
+                &record.newest
+            };
+            version.row.clone()
+        });
+        let Some(old) = old else {
+            return Ok(Entry::Row(None));
+        };
+        let mut values = new.values.clone();
+        values.extend(old[values.len()..].iter().cloned());
+        let values: Row = values.into();
+        let result = self
+            .store
+            .update_row(self.session, shape, &old, &values, &mut progress);
+        match result {
+            Ok(()) => {
+                let key = shape.key(shape.clustered(), &values);
+                Ok(Entry::Row(Some((key, values, false))))
+            }
+            Err(Obstacle::Refused(Refused::Wait)) => {
+                self.run.progress = progress;
+                Err(self.refused(Refused::Wait))
+            }
+            Err(Obstacle::Duplicate(at, _)) if or == Some(ConflictAction::Ignore) => {
+                let error = self.duplicate(shape, at, &values);
+                self.run.warnings.push((1062, error.message.to_string()));
+                Ok(Entry::Row(None))
+            }
+            Err(other) => Err(self.obstacle(other, shape, &values)),
+        }
+    }
+
+    fn delete_live(
+        &mut self,
+        shape: &Rc<Shape>,
+        row: &StoredRow<Key>,
+        ignore: bool,
+    ) -> Result<Entry, Stop> {
+        let mut progress = std::mem::take(&mut self.run.progress);
+        let clustered = shape.clustered().id;
+        let old = self.store.records(clustered).get(&row.id);
+        let Some(old) = old.map(|record| record.newest.row.clone()) else {
+            return Ok(Entry::Flag(false));
+        };
+        let result = self
+            .store
+            .delete_row(self.session, shape, &old, &mut progress);
+        match result {
+            Ok(()) => Ok(Entry::Flag(true)),
+            Err(Obstacle::Refused(Refused::Wait)) => {
+                self.run.progress = progress;
+                Err(self.refused(Refused::Wait))
+            }
+            Err(Obstacle::ForeignKey(error)) if ignore => {
+                let error = errors::foreign_key(error.is_child, &error.constraint);
+                self.run.warnings.push((1451, error.message.to_string()));
+                Ok(Entry::Flag(false))
+            }
+            Err(other) => Err(self.obstacle(other, shape, &old)),
+        }
+    }
+}

@@ -1,0 +1,733 @@
+//! Scans: which records are looked at, in which order, and what is locked of them.
+//!
+//! A scan goes through one index, range by range. Each record is locked first, then judged: is it past
+//! the end, deleted, does its row exist. So it is the path that decides what is locked, not the
+//! result (README, "What a scan locks").
+
+use std::cmp::Ordering;
+use std::hash::Hash;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use rowlock_model::schedule::SessionId;
+use rowlock_model::{Isolation, Row, Value};
+
+use super::key::{Key, Part, Pos};
+use super::lock::{Granted, Mode, OnBusy, Refused, Span};
+use super::records::Record;
+use super::shape::{IndexId, IndexShape, Shape};
+use super::store::Store;
+use crate::world::Digest;
+
+/// A part of an index.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum KeyRange {
+    /// All records.
+    All,
+    /// Records whose keys begin with these fields.
+    Exact(Vec<Part>),
+    /// Records between two prefixes of keys; `true` includes those that begin with the prefix.
+    Between {
+        /// The lower end.
+        low: Option<(Vec<Part>, bool)>,
+        /// The upper end.
+        high: Option<(Vec<Part>, bool)>,
+    },
+}
+
+/// Where a scan stands in its range.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum At {
+    /// Before its first record.
+    Start,
+    /// At a place that is to be looked at (again).
+    On(Pos),
+    /// Behind a place, in the direction of the scan.
+    Behind(Pos),
+    /// Behind its last record.
+    End,
+}
+
+/// A lock that the last candidate brought, which READ COMMITTED may give back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Taken {
+    index: IndexId,
+    pos: Pos,
+    mode: Mode,
+    span: Span,
+}
+
+/// How a scan is to be done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The table.
+    pub shape: Rc<Shape>,
+    /// The index, by its position in the shape.
+    pub index: usize,
+    /// The ranges, in the order in which they are read.
+    pub ranges: Vec<KeyRange>,
+    /// Backwards.
+    pub reverse: bool,
+    /// How records are locked; `None` is a consistent read.
+    pub lock: Option<Mode>,
+    /// If a record is busy.
+    pub busy: OnBusy,
+    /// How long to wait, if the statement says so (`WAIT n`).
+    pub wait_seconds: Option<u32>,
+    /// The row is looked up in the clustered index.
+    pub lookup: bool,
+    /// The server's conditions on the columns of a secondary index are tested before the row is looked
+    /// up: the record past the end is locked, its row is not.
+    pub tests_index_first: bool,
+    /// A semi-consistent read: a locked record is shown as it was committed.
+    pub semi_consistent: bool,
+    /// The one row is read before the conditions are looked at: it stays locked.
+    pub constant: bool,
+}
+
+/// The position of a scan.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cursor {
+    range: usize,
+    at: At,
+    /// No record of the range was looked at yet.
+    first: bool,
+    taken: Vec<Taken>,
+    /// The end of the range was met exactly: nothing behind it can be in the range.
+    met_end: bool,
+    /// The candidate shown last is to be locked, waiting if need be.
+    insist: bool,
+}
+
+/// A row that a scan found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// Its key in the clustered index.
+    pub key: Key,
+    /// Its values, hidden ones included.
+    pub row: Row,
+    /// It is not locked: see [`Plan::semi_consistent`].
+    pub tentative: bool,
+}
+
+/// Why a scan did not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScanStop {
+    /// Somebody has something locked.
+    Refused(Refused),
+    /// Snapshot isolation: a record is newer than the read view.
+    Changed,
+}
+
+impl From<Refused> for ScanStop {
+    fn from(refused: Refused) -> ScanStop {
+        ScanStop::Refused(refused)
+    }
+}
+
+/// What became of one place.
+enum Step {
+    Row(Found),
+    Next,
+    RangeEnds,
+}
+
+impl Default for Cursor {
+    fn default() -> Cursor {
+        Cursor {
+            range: 0,
+            at: At::Start,
+            first: true,
+            taken: Vec::new(),
+            met_end: false,
+            insist: false,
+        }
+    }
+}
+
+impl Plan {
+    fn index_shape(&self) -> &IndexShape {
+        &self.shape.indexes[self.index]
+    }
+
+    fn is_clustered(&self) -> bool {
+        self.index == 0
+    }
+
+    /// Whether the range can have one record only.
+    fn is_unique(&self, range: &KeyRange) -> bool {
+        let index = self.index_shape();
+        match range {
+            KeyRange::Exact(parts) => {
+                index.unique
+                    && parts.len() >= index.declared_columns
+                    && (self.is_clustered() || !parts.iter().any(Part::is_null))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl KeyRange {
+    /// Whether a key lies behind the range, in its direction.
+    fn is_past(&self, key: &Key, reverse: bool) -> bool {
+        let bound = match self {
+            KeyRange::All => return false,
+            KeyRange::Exact(parts) => return !key.starts_with(parts),
+            KeyRange::Between { low, high } => {
+                if reverse {
+                    low
+                } else {
+                    high
+                }
+            }
+        };
+        let Some((parts, inclusive)) = bound else {
+            return false;
+        };
+        match key.cmp_prefix(parts) {
+            Ordering::Equal => !inclusive,
+            Ordering::Less => reverse,
+            Ordering::Greater => !reverse,
+        }
+    }
+
+    fn low(&self) -> Option<(&[Part], bool)> {
+        match self {
+            KeyRange::All => None,
+            KeyRange::Exact(parts) => Some((parts, true)),
+            KeyRange::Between { low, .. } => low.as_ref().map(|(parts, i)| (&parts[..], *i)),
+        }
+    }
+
+    fn high(&self) -> Option<(&[Part], bool)> {
+        match self {
+            KeyRange::All => None,
+            KeyRange::Exact(parts) => Some((parts, true)),
+            KeyRange::Between { high, .. } => high.as_ref().map(|(parts, i)| (&parts[..], *i)),
+        }
+    }
+}
+
+impl Store {
+    /// The next row of a scan.
+    ///
+    /// # Errors
+    /// See [`ScanStop`]. After [`Refused::Wait`] the same call goes on where it waited: with the record
+    /// if it is still there, else with the next one.
+    pub fn scan_next(
+        &mut self,
+        session: SessionId,
+        plan: &Plan,
+        cursor: &mut Cursor,
+    ) -> Result<Option<Found>, ScanStop> {
+        cursor.taken.clear();
+        loop {
+            let Some(range) = plan.ranges.get(cursor.range) else {
+                return Ok(None);
+            };
+            if cursor.at == At::End {
+                cursor.range += 1;
+                cursor.at = At::Start;
+                cursor.first = true;
+                cursor.met_end = false;
+                continue;
+            }
+            let Some(pos) = self.place(session, plan, range, cursor)? else {
+                cursor.at = At::End;
+                continue;
+            };
+            cursor.at = At::On(pos.clone());
+            let insist = cursor.insist;
+            let step = self.look(session, plan, range, cursor, &pos)?;
+            cursor.first = false;
+            cursor.insist = false;
+            match step {
+                Step::Row(found) => {
+                    let alone = plan.is_unique(range) && !found.tentative;
+                    cursor.met_end = self.ends_here(session, plan, range, &pos);
+                    cursor.at = if alone { At::End } else { At::Behind(pos) };
+                    return Ok(Some(found));
+                }
+                Step::Next => {
+                    cursor.at = At::Behind(pos);
+                    if insist {
+                        // The candidate that was to be confirmed is gone.
+                        return Ok(None);
+                    }
+                }
+                Step::RangeEnds => {
+                    cursor.at = At::End;
+                    if insist {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The tentative candidate passed: it is to be locked, and read as it is then.
+    ///
+    /// # Errors
+    /// As [`scan_next`](Self::scan_next).
+    pub fn scan_confirm(
+        &mut self,
+        session: SessionId,
+        plan: &Plan,
+        cursor: &mut Cursor,
+    ) -> Result<Option<Found>, ScanStop> {
+        if !cursor.insist {
+            cursor.insist = true;
+            if let At::Behind(pos) = &cursor.at {
+                cursor.at = At::On(pos.clone());
+            }
+        }
+        let wanted = match &cursor.at {
+            At::On(pos) | At::Behind(pos) => Some(pos.clone()),
+            At::Start | At::End => None,
+        };
+        let found = self.scan_next(session, plan, cursor)?;
+        // The record may have gone while it was waited for: what comes then is looked at as a new one.
+        let same = |found: &Found| match &wanted {
+            Some(Pos::Record(key)) => *key == found.key,
+            _ => false,
+        };
+        match found {
+            Some(found) if same(&found) => Ok(Some(found)),
+            Some(found) => {
+                let pos = Pos::Record(found.key);
+                cursor.at = At::On(pos);
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// The candidate did not pass: READ COMMITTED gives back what it brought.
+    pub fn scan_reject(&mut self, session: SessionId, plan: &Plan, cursor: &mut Cursor) {
+        if !plan.constant {
+            self.give_back(session, plan, cursor);
+        }
+    }
+
+    fn give_back(&mut self, session: SessionId, plan: &Plan, cursor: &mut Cursor) {
+        let taken = std::mem::take(&mut cursor.taken);
+        let releases = self.trx(session).level <= Isolation::ReadCommitted
+            && (plan.is_clustered() || self.flavour.releases_on_secondary_scans());
+        if releases {
+            for lock in taken {
+                self.release_one(session, lock.index, &lock.pos, lock.mode, lock.span);
+            }
+        }
+    }
+
+    /// Whether the end of a range of the clustered index is met exactly.
+    fn ends_here(&self, session: SessionId, plan: &Plan, range: &KeyRange, pos: &Pos) -> bool {
+        let Pos::Record(key) = pos else { return false };
+        let exact = matches!(range.high(), Some((parts, true)) if parts == &key.0[..]);
+        exact && !plan.reverse && self.range_end_is_gap(session, plan)
+    }
+
+    fn range_end_is_gap(&self, session: SessionId, plan: &Plan) -> bool {
+        plan.lock.is_some()
+            && plan.is_clustered()
+            && self.locks_gaps(session)
+            && self.flavour.clustered_range_end_is_gap()
+    }
+
+    fn locks_gaps(&self, session: SessionId) -> bool {
+        self.trx(session).level > Isolation::ReadCommitted
+    }
+
+    /// The place that is to be looked at next; `None` at the end of the range.
+    fn place(
+        &mut self,
+        session: SessionId,
+        plan: &Plan,
+        range: &KeyRange,
+        cursor: &Cursor,
+    ) -> Result<Option<Pos>, ScanStop> {
+        let index = plan.index_shape();
+        let records = self.records(index.id);
+        let found = |found: Option<(&Key, &Record)>| found.map(|(key, _)| Pos::Record(key.clone()));
+        if !plan.reverse {
+            let next = match &cursor.at {
+                At::Start => match range.low() {
+                    None => found(records.first(Bound::Unbounded)),
+                    Some((parts, inclusive)) => {
+                        let low = Key(parts.into());
+                        let mut from = records.iter_from(&low);
+                        let first = from.find(|(key, _)| inclusive || !key.starts_with(parts));
+                        found(first)
+                    }
+                },
+                At::On(Pos::Record(key)) => found(records.first(Bound::Included(key))),
+                At::Behind(Pos::Record(key)) => found(records.first(Bound::Excluded(key))),
+                At::On(Pos::Supremum) => None,
+                At::Behind(Pos::Supremum) | At::End => return Ok(None),
+            };
+            return Ok(Some(next.unwrap_or(Pos::Supremum)));
+        }
+        let next = match &cursor.at {
+            At::Start => match range.high() {
+                // A scan that begins at the end locks the end.
+                None => return Ok(Some(Pos::Supremum)),
+                Some((parts, inclusive)) => {
+                    let last = records
+                        .iter()
+                        .rev()
+                        .find(|(key, _)| match key.cmp_prefix(parts) {
+                            Ordering::Less => true,
+                            Ordering::Equal => inclusive,
+                            Ordering::Greater => false,
+                        });
+                    let last = found(last);
+                    let behind = match &last {
+                        Some(Pos::Record(key)) => records.successor(key),
+                        _ => found(records.first(Bound::Unbounded)).unwrap_or(Pos::Supremum),
+                    };
+                    self.lock_start_of_reverse(session, plan, &behind)?;
+                    last
+                }
+            },
+            At::On(Pos::Supremum) => return Ok(Some(Pos::Supremum)),
+            At::On(Pos::Record(key)) => found(records.last(Bound::Included(key))),
+            At::Behind(Pos::Record(key)) => found(records.last(Bound::Excluded(key))),
+            At::Behind(Pos::Supremum) => found(records.iter().next_back()),
+            At::End => None,
+        };
+        Ok(next)
+    }
+
+    /// A scan backwards from a key locks the gap behind its first record.
+    fn lock_start_of_reverse(
+        &mut self,
+        session: SessionId,
+        plan: &Plan,
+        behind: &Pos,
+    ) -> Result<(), ScanStop> {
+        let index = plan.index_shape();
+        self.reads_newest(index.id, behind);
+        if let Some(mode) = plan.lock.filter(|_| self.locks_gaps(session)) {
+            let span = Span::Gap;
+            self.lock_record(
+                session,
+                &plan.shape,
+                index,
+                behind,
+                mode,
+                span,
+                OnBusy::Wait,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Looks at one place: locks it, and says what is there.
+    fn look(
+        &mut self,
+        session: SessionId,
+        plan: &Plan,
+        range: &KeyRange,
+        cursor: &mut Cursor,
+        pos: &Pos,
+    ) -> Result<Step, ScanStop> {
+        let Some(mode) = plan.lock else {
+            return Ok(self.look_consistently(session, plan, range, pos));
+        };
+        let (shape, index) = (&plan.shape, plan.index_shape());
+        self.reads_newest(index.id, pos);
+        let gaps = self.locks_gaps(session);
+        let Pos::Record(key) = pos else {
+            if gaps {
+                self.lock_record(
+                    session,
+                    shape,
+                    index,
+                    pos,
+                    mode,
+                    Span::NextKey,
+                    OnBusy::Wait,
+                )?;
+            }
+            return Ok(if plan.reverse {
+                Step::Next
+            } else {
+                Step::RangeEnds
+            });
+        };
+        if let KeyRange::Exact(parts) = range
+            && !key.starts_with(parts)
+        {
+            if gaps {
+                self.lock_record(session, shape, index, pos, mode, Span::Gap, OnBusy::Wait)?;
+            }
+            return Ok(Step::RangeEnds);
+        }
+        let past = range.is_past(key, plan.reverse);
+        if past && !plan.reverse && self.range_end_is_gap(session, plan) {
+            if !cursor.met_end {
+                self.lock_record(session, shape, index, pos, mode, Span::Gap, OnBusy::Wait)?;
+            }
+            return Ok(Step::RangeEnds);
+        }
+        let span = self.span(session, plan, range, cursor.first, key);
+        let semi = plan.semi_consistent && !cursor.insist && !plan.is_unique(range);
+        let busy = if semi { OnBusy::Skip } else { plan.busy };
+        match self.lock_record(session, shape, index, pos, mode, span, busy) {
+            Ok(Granted::Held) => {}
+            Ok(Granted::New) => cursor.taken.push(Taken {
+                index: index.id,
+                pos: pos.clone(),
+                mode,
+                span,
+            }),
+            Err(Refused::Busy) if semi => return Ok(self.show_committed(plan, range, key)),
+            Err(Refused::Busy) if plan.busy == OnBusy::Skip => return Ok(Step::Next),
+            Err(refused) => return Err(refused.into()),
+        }
+        let record = self.records(index.id).get(key);
+        if plan.is_clustered()
+            && let Some(record) = record
+            && self.is_changed_since_view(session, record)
+        {
+            return Err(ScanStop::Changed);
+        }
+        let Some(record) = record.filter(|r| !r.newest.deleted) else {
+            self.give_back(session, plan, cursor);
+            let alone = plan.is_clustered() && plan.is_unique(range);
+            return Ok(if alone { Step::RangeEnds } else { Step::Next });
+        };
+        if past && plan.tests_index_first && !plan.is_clustered() {
+            self.give_back(session, plan, cursor);
+            return Ok(Step::RangeEnds);
+        }
+        let found = if plan.is_clustered() {
+            Found {
+                key: key.clone(),
+                row: record.newest.row.clone(),
+                tentative: false,
+            }
+        } else {
+            let record = record.clone();
+            match self.look_up(session, plan, cursor, &record, mode)? {
+                Some(found) => found,
+                None => return Ok(Step::Next),
+            }
+        };
+        if past {
+            self.give_back(session, plan, cursor);
+            return Ok(Step::RangeEnds);
+        }
+        Ok(Step::Row(found))
+    }
+
+    /// What of a record is locked.
+    fn span(
+        &self,
+        session: SessionId,
+        plan: &Plan,
+        range: &KeyRange,
+        first: bool,
+        key: &Key,
+    ) -> Span {
+        if !self.locks_gaps(session) {
+            return Span::Record;
+        }
+        let alone = plan.is_unique(range);
+        if plan.is_clustered() {
+            // The record that a range begins with exactly: nothing can be inserted before it that
+            // would be in the range.
+            let start = match range.low() {
+                Some((parts, true)) => parts == &key.0[..],
+                _ => false,
+            };
+            return if alone || (first && start && !plan.reverse) {
+                Span::Record
+            } else {
+                Span::NextKey
+            };
+        }
+        let deleted = self
+            .records(plan.index_shape().id)
+            .get(key)
+            .is_some_and(|r| r.newest.deleted);
+        if alone && !deleted && self.flavour.unique_secondary_without_gap() {
+            Span::Record
+        } else {
+            Span::NextKey
+        }
+    }
+
+    /// A semi-consistent read of a record that somebody has locked.
+    fn show_committed(&mut self, plan: &Plan, range: &KeyRange, key: &Key) -> Step {
+        let record = self.records(plan.index_shape().id).get(key);
+        let committed = record.and_then(Record::committed);
+        let Some(version) = committed.filter(|v| !v.deleted) else {
+            return Step::Next;
+        };
+        if range.is_past(key, plan.reverse) {
+            return Step::RangeEnds;
+        }
+        Step::Row(Found {
+            key: key.clone(),
+            row: version.row.clone(),
+            tentative: true,
+        })
+    }
+
+    /// The row of a secondary record that is locked.
+    fn look_up(
+        &mut self,
+        session: SessionId,
+        plan: &Plan,
+        cursor: &mut Cursor,
+        record: &Record,
+        mode: Mode,
+    ) -> Result<Option<Found>, ScanStop> {
+        let shape = &plan.shape;
+        let Some(key) = record.row_key.clone() else {
+            return Ok(None);
+        };
+        if !plan.lookup {
+            let width = shape.table.columns.len() + usize::from(shape.hidden_key);
+            let mut row = vec![Value::Null; width];
+            for (column, value) in plan
+                .index_shape()
+                .columns
+                .iter()
+                .zip(record.newest.row.iter())
+            {
+                row[*column] = value.clone();
+            }
+            return Ok(Some(Found {
+                key,
+                row: row.into(),
+                tentative: false,
+            }));
+        }
+        let clustered = shape.clustered();
+        let pos = Pos::Record(key.clone());
+        match self.lock_record(
+            session,
+            shape,
+            clustered,
+            &pos,
+            mode,
+            Span::Record,
+            plan.busy,
+        ) {
+            Ok(Granted::Held) => {}
+            Ok(Granted::New) => cursor.taken.push(Taken {
+                index: clustered.id,
+                pos,
+                mode,
+                span: Span::Record,
+            }),
+            Err(Refused::Busy) if plan.busy == OnBusy::Skip => return Ok(None),
+            Err(refused) => return Err(refused.into()),
+        }
+        let Some(row) = self.record(clustered.id, &key).cloned() else {
+            return Ok(None);
+        };
+        if self.is_changed_since_view(session, &row) {
+            return Err(ScanStop::Changed);
+        }
+        if row.newest.deleted {
+            self.give_back(session, plan, cursor);
+            return Ok(None);
+        }
+        Ok(Some(Found {
+            key,
+            row: row.newest.row,
+            tentative: false,
+        }))
+    }
+
+    /// Looks at one place without locking: the version that the read view sees, or the newest one
+    /// at READ UNCOMMITTED.
+    fn look_consistently(
+        &mut self,
+        session: SessionId,
+        plan: &Plan,
+        range: &KeyRange,
+        pos: &Pos,
+    ) -> Step {
+        let index = plan.index_shape();
+        let dirty = self.trx(session).level == Isolation::ReadUncommitted;
+        if dirty {
+            self.reads_newest(index.id, pos);
+        } else {
+            self.reads(index.id, pos);
+        }
+        let Pos::Record(key) = pos else {
+            return if plan.reverse {
+                Step::Next
+            } else {
+                Step::RangeEnds
+            };
+        };
+        if range.is_past(key, plan.reverse) {
+            return Step::RangeEnds;
+        }
+        let row_key = match self.records(index.id).get(key) {
+            Some(record) if !plan.is_clustered() => record.row_key.clone(),
+            _ => Some(key.clone()),
+        };
+        let Some(row_key) = row_key else {
+            return Step::Next;
+        };
+        let clustered = plan.shape.clustered().id;
+        let here = Pos::Record(row_key.clone());
+        if dirty {
+            self.reads_newest(clustered, &here);
+        } else {
+            self.reads(clustered, &here);
+        }
+        let view = self.trx(session).view.unwrap_or(u64::MAX);
+        let record = self.records(clustered).get(&row_key);
+        let seen = record.and_then(|record| {
+            if dirty {
+                Some(&record.newest)
+            } else {
+                record.seen(session, view)
+            }
+        });
+        let Some(version) = seen.filter(|v| !v.deleted) else {
+            return Step::Next;
+        };
+        // A secondary record that belongs to another version of the row is passed over.
+        if !plan.is_clustered() && plan.shape.key(index, &version.row) != *key {
+            return Step::Next;
+        }
+        Step::Row(Found {
+            key: row_key,
+            row: version.row.clone(),
+            tentative: false,
+        })
+    }
+}
+
+impl Cursor {
+    /// Adds it to a digest.
+    pub fn digest(&self, digest: &mut Digest) {
+        self.hash(digest);
+    }
+}
+
+impl KeyRange {
+    /// Whether a key lies in the range.
+    pub fn contains(&self, key: &Key) -> bool {
+        if let KeyRange::Exact(parts) = self {
+            return key.starts_with(parts);
+        }
+        let above = self
+            .low()
+            .is_none_or(|(parts, inclusive)| match key.cmp_prefix(parts) {
+                Ordering::Less => false,
+                Ordering::Equal => inclusive,
+                Ordering::Greater => true,
+            });
+        above && !self.is_past(key, false)
+    }
+}

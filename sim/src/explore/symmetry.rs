@@ -1,0 +1,340 @@
+//! Workers that were declared as identical may be exchanged: states that differ in nothing but who is
+//! who are explored once.
+//!
+//! Of each class of identical processes, the members are put in the order of what is known of each
+//! of them by itself (its history, its sessions, how they stand in the server). Then processes and
+//! sessions are numbered in that order, and the state is known by its fingerprint under these
+//! numbers. Whatever the order, equal fingerprints mean that one state is the other with its workers
+//! exchanged; members that the order cannot tell apart cost states, never correctness.
+//!
+//! That is sound as long as nobody can see who is who: a process that looks at its name, a text that
+//! may show sessions ([`Database::shows_sessions`]), an error that names them, or a monitor that
+//! tells processes apart switches it off for the whole search.
+
+use rowlock_model::schedule::{Choice, ProcessId, SessionId};
+
+use super::hash::mix;
+use super::world::{Line, Process, World};
+use crate::database::{Database, Renaming};
+
+/// The classes of identical processes, and the numbers of the present state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Symmetry {
+    /// Processes of each class, ascending; classes of one are left out.
+    classes: Vec<Vec<usize>>,
+    keys: Vec<(u128, usize)>,
+    naming: Naming,
+    renaming: Renaming,
+}
+
+/// New numbers of processes and sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Naming {
+    process: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl Naming {
+    fn is_identity(&self) -> bool {
+        let same = |numbers: &[u8]| {
+            numbers
+                .iter()
+                .enumerate()
+                .all(|(at, n)| usize::from(*n) == at)
+        };
+        same(&self.process) && same(&self.line)
+    }
+
+    fn make_identity(&mut self) {
+        for numbers in [&mut self.process, &mut self.line] {
+            for (at, number) in numbers.iter_mut().enumerate() {
+                *number = at as u8;
+            }
+        }
+    }
+
+    /// A choice under these numbers.
+    pub(crate) fn rename(&self, choice: Choice) -> Choice {
+        let process = |p: ProcessId| ProcessId(self.process[usize::from(p.0)]);
+        let session = |s: SessionId| SessionId(self.line[usize::from(s.0)]);
+        renamed(choice, process, session)
+    }
+
+    /// A choice that these numbers have turned into `choice`.
+    pub(crate) fn rename_back(&self, choice: Choice) -> Choice {
+        let back = |numbers: &[u8], new: u8| {
+            numbers
+                .iter()
+                .position(|n| *n == new)
+                .expect("every number is somebody's") as u8
+        };
+        let process = |p: ProcessId| ProcessId(back(&self.process, p.0));
+        let session = |s: SessionId| SessionId(back(&self.line, s.0));
+        renamed(choice, process, session)
+    }
+}
+
+fn renamed(
+    choice: Choice,
+    process: impl Fn(ProcessId) -> ProcessId,
+    session: impl Fn(SessionId) -> SessionId,
+) -> Choice {
+    match choice {
+        Choice::Step(p, r) => Choice::Step(process(p), r),
+        Choice::Resume(s) => Choice::Resume(session(s)),
+        Choice::Deadlock(s) => Choice::Deadlock(session(s)),
+        Choice::Expire(s) => Choice::Expire(session(s)),
+        Choice::Crash(p) => Choice::Crash(process(p)),
+        Choice::Notice(s) => Choice::Notice(session(s)),
+        Choice::Kill(s) => Choice::Kill(session(s)),
+        Choice::Lose(p, r, loss) => Choice::Lose(process(p), r, loss),
+        Choice::Late(s) => Choice::Late(session(s)),
+        Choice::Advance(by) => Choice::Advance(by),
+        Choice::Cancel(p, r) => Choice::Cancel(process(p), r),
+    }
+}
+
+impl Symmetry {
+    /// The classes of a world; `None` if there are none, or if somebody can see who is who.
+    pub(crate) fn of<D: Database>(world: &World<D>) -> Option<Symmetry> {
+        world.may_exchange().then(|| Symmetry::declared(world))?
+    }
+
+    /// The classes as declared, whoever may see what.
+    fn declared<D: Database>(world: &World<D>) -> Option<Symmetry> {
+        let mut classes: Vec<Vec<usize>> = vec![Vec::new(); world.tries.len()];
+        for (process, actor) in world.actors.iter().enumerate() {
+            classes[actor.trie].push(process);
+        }
+        classes.retain(|class| class.len() > 1);
+        let symmetry = Symmetry {
+            classes,
+            naming: Naming {
+                process: (0..world.actors.len()).map(|p| p as u8).collect(),
+                line: Vec::new(),
+            },
+            ..Symmetry::default()
+        };
+        (!symmetry.classes.is_empty()).then_some(symmetry)
+    }
+
+    /// The numbers under which the last state was known.
+    pub(crate) fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
+    /// The fingerprint of the present state with its workers in order.
+    pub(crate) fn fingerprint<D: Database>(&mut self, world: &mut World<D>) -> u128 {
+        for class in &self.classes {
+            self.keys.clear();
+            for process in class {
+                self.keys
+                    .push((world.colour(*process, &mut self.renaming), *process));
+            }
+            self.keys.sort_unstable();
+            for (place, (_, process)) in class.iter().zip(&self.keys) {
+                self.naming.process[*process] = *place as u8;
+            }
+        }
+        let Naming { process, line } = &mut self.naming;
+        world.number_lines(process, line);
+        if self.naming.is_identity() {
+            return world.fingerprint();
+        }
+        let renamed = world.fingerprint_as(&self.naming, &mut self.renaming);
+        renamed.unwrap_or_else(|| {
+            self.naming.make_identity();
+            world.fingerprint()
+        })
+    }
+
+    /// What a finished run comes to: the least fingerprint over all ways to exchange workers.
+    pub(crate) fn outcome<D: Database>(world: &mut World<D>) -> u128 {
+        match Symmetry::declared(world) {
+            Some(mut symmetry) => symmetry.least_outcome(world),
+            None => world.outcome_hash(),
+        }
+    }
+
+    fn least_outcome<D: Database>(&mut self, world: &mut World<D>) -> u128 {
+        let mut least = u128::MAX;
+        self.naming.make_identity();
+        let mut orders: Vec<Vec<usize>> = vec![Vec::new()];
+        for class in &self.classes {
+            let before = std::mem::take(&mut orders);
+            for order in permutations(class) {
+                orders.extend(before.iter().map(|b| [b.as_slice(), &order].concat()));
+            }
+        }
+        for order in orders {
+            for (place, process) in self.classes.iter().flatten().zip(order) {
+                self.naming.process[process] = *place as u8;
+            }
+            let Naming { process, line } = &mut self.naming;
+            world.number_lines(process, line);
+            let outcome = world.outcome_as(&self.naming, &mut self.renaming);
+            least = least.min(outcome);
+        }
+        least
+    }
+}
+
+/// Every order of a few things.
+fn permutations(of: &[usize]) -> Vec<Vec<usize>> {
+    let [first, rest @ ..] = of else {
+        return vec![Vec::new()];
+    };
+    let mut all = Vec::new();
+    for shorter in permutations(rest) {
+        for at in 0..=shorter.len() {
+            let mut order = shorter.clone();
+            order.insert(at, *first);
+            all.push(order);
+        }
+    }
+    all
+}
+
+impl<D: Database> World<D> {
+    /// Whether nobody has seen who is who, so far.
+    pub(crate) fn may_exchange(&self) -> bool {
+        !self.tells_apart
+            && !self.db.shows_sessions()
+            && self.monitors.iter().all(|monitor| monitor.is_symmetric())
+    }
+
+    /// What is known of a process by itself.
+    fn colour(&mut self, process: usize, renaming: &mut Renaming) -> u128 {
+        const OWN_LINE: u64 = 20;
+        let mut sum = self.processes[process].hash(0);
+        let mut local = 0;
+        for at in 0..self.lines.len() {
+            let line = self.lines[at];
+            if usize::from(line.process) != process {
+                continue;
+            }
+            local += 1;
+            let server = self.server_id(at);
+            renaming.sessions.clear();
+            renaming
+                .sessions
+                .resize(usize::from(self.base) + self.lines.len(), 0);
+            renaming.sessions[usize::from(server.0)] = 1;
+            renaming.texts.clear();
+            self.name_sessions(process, &"".into(), renaming);
+            let server = self.db.session_colour(server, renaming);
+            let own = Line { process: 0, ..line }.hash(local);
+            sum = sum.wrapping_add(own).wrapping_add(mix(
+                OWN_LINE + local as u64,
+                server as u64,
+                (server >> 64) as u64,
+            ));
+        }
+        let now = self.db.now_micros();
+        let timers = self
+            .timers
+            .iter()
+            .filter(|t| usize::from(t.process) == process);
+        timers.fold(sum, |sum, timer| sum.wrapping_add(timer.hash(0, now)))
+    }
+
+    /// Numbers sessions in the order of their processes' numbers.
+    fn number_lines(&self, process: &[u8], line: &mut Vec<u8>) {
+        line.clear();
+        let number = |at: usize| (process[usize::from(self.lines[at].process)], at);
+        for at in 0..self.lines.len() {
+            let mine = number(at);
+            let before = (0..self.lines.len()).filter(|other| number(*other) < mine);
+            line.push(before.count() as u8);
+        }
+    }
+
+    /// The names of a process's clients stand for those of another.
+    fn name_sessions(&self, process: usize, new: &std::sync::Arc<str>, renaming: &mut Renaming) {
+        let actor = &self.actors[process];
+        renaming.texts.push((actor.name.clone(), new.clone()));
+        for local in 1..actor.sessions {
+            let name = |of: &str| format!("{of}/{}", local + 1).into();
+            renaming.texts.push((name(&actor.name), name(new)));
+        }
+    }
+
+    fn rename_server(&self, naming: &Naming, renaming: &mut Renaming) {
+        renaming.sessions.clear();
+        renaming.sessions.extend(0..self.base);
+        let lines = naming.line.iter().map(|line| self.base + line);
+        renaming.sessions.extend(lines);
+        renaming.texts.clear();
+        for (process, new) in naming.process.iter().enumerate() {
+            if process != usize::from(*new) {
+                let name = self.actors[usize::from(*new)].name.clone();
+                self.name_sessions(process, &name, renaming);
+            }
+        }
+    }
+
+    /// The fingerprint under other numbers.
+    fn fingerprint_as(&mut self, naming: &Naming, renaming: &mut Renaming) -> Option<u128> {
+        self.rename_server(naming, renaming);
+        let server = self.db.fingerprint_renamed(renaming)?;
+        let mut sum = self.surroundings(server);
+        for (at, process) in self.processes.iter().enumerate() {
+            sum = sum.wrapping_add(process.hash(usize::from(naming.process[at])));
+        }
+        for (at, line) in self.lines.iter().enumerate() {
+            let process = naming.process[usize::from(line.process)];
+            let renamed = Line { process, ..*line };
+            sum = sum.wrapping_add(renamed.hash(usize::from(naming.line[at])));
+        }
+        let now = self.db.now_micros();
+        for timer in &self.timers {
+            let process = naming.process[usize::from(timer.process)];
+            sum = sum.wrapping_add(timer.hash(process, now));
+        }
+        Some(sum)
+    }
+
+    /// What a finished run comes to, under other numbers.
+    fn outcome_as(&mut self, naming: &Naming, renaming: &mut Renaming) -> u128 {
+        self.rename_server(naming, renaming);
+        let server = self.db.fingerprint_renamed(renaming).unwrap_or(0);
+        let phase = |(at, process): (usize, &Process)| {
+            mix(2, u64::from(naming.process[at]), process.phase as u64)
+        };
+        let phases = self.processes.iter().enumerate().map(phase);
+        phases.fold(
+            mix(1, server as u64, (server >> 64) as u64),
+            u128::wrapping_add,
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rowlock_model::schedule::RequestId;
+
+    use super::*;
+
+    #[test]
+    fn choices_are_renamed_there_and_back() {
+        let naming = Naming {
+            process: vec![2, 0, 1],
+            line: vec![1, 2, 0],
+        };
+        assert!(!naming.is_identity());
+        let choice = Choice::Step(ProcessId(0), RequestId(7));
+        let new = Choice::Step(ProcessId(2), RequestId(7));
+        assert_eq!(naming.rename(choice), new);
+        assert_eq!(naming.rename_back(new), choice);
+        let resume = Choice::Resume(SessionId(2));
+        assert_eq!(naming.rename_back(naming.rename(resume)), resume);
+    }
+
+    #[test]
+    fn every_order_comes_once() {
+        let mut all = permutations(&[1, 2, 3, 4]);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 24);
+    }
+}

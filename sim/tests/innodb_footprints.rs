@@ -1,0 +1,138 @@
+//! What single statements lock, compared with what the servers were seen to lock
+//! (`innodb/footprints.txt`): result and exact lock list.
+
+mod innodb;
+
+use innodb::{Outcome, Server, Target, report, result_text};
+
+/// Rows that are not equal yet, each with the reason.
+const LISTED: &[(&str, &str)] = &[
+    (
+        "select max(id) from l lock in share mode",
+        "the largest value of an index is found by a scan, not by a look at its end",
+    ),
+    (
+        "delete l from l left join dst on dst.id=l.id where l.id=20",
+        "MariaDB leaves out a joined table that nothing depends on",
+    ),
+    (
+        "update l2 set pri=pri+0 where u=10 or a=2",
+        "two indexes are not merged (index_merge)",
+    ),
+    (
+        "select * from l2 where u=10 or a=2 lock in share mode",
+        "two indexes are not merged (index_merge)",
+    ),
+    (
+        "select * from l2 where u=10 or a=2 for update",
+        "two indexes are not merged (index_merge)",
+    ),
+    (
+        "delete from l2 where u=10 or a=2",
+        "two indexes are not merged (index_merge)",
+    ),
+    (
+        "mariadb-10.11@rc update l set n=99 where id in (select id from l where s=20)",
+        "MariaDB 10.11 turns it into an update of two tables, and locks what that reads",
+    ),
+];
+
+const FIXTURE_L: &[&str] = &[
+    "create table l (id int primary key, u int null, s int, n int, unique u (u), key s (s))",
+    "insert into l values (10,10,10,10),(20,20,20,20),(30,30,20,30),(40,null,30,40)",
+    "create table dst (id int primary key, n int)",
+];
+
+const FIXTURE_L2: &[&str] = &[
+    "create table l2 (id int primary key, u int not null, a int not null, b int not null, \
+     st varchar(8) not null, pri int not null, unique u (u), unique ab (a,b), key sp (st,pri))",
+    "insert into l2 values (10,10,1,1,'new',5),(20,20,1,2,'new',3),(30,30,2,1,'new',7),\
+     (40,40,2,2,'run',1)",
+];
+
+struct Row {
+    fixture: String,
+    sql: String,
+    target: String,
+    result: String,
+    locks: String,
+}
+
+fn rows() -> Vec<Row> {
+    let text = include_str!("innodb/footprints.txt");
+    let mut rows = Vec::new();
+    let (mut fixture, mut sql) = (String::new(), String::new());
+    let mut targets: Vec<String> = Vec::new();
+    let mut result = String::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        if let Some(rest) = line.strip_prefix("    ") {
+            if let Some(locks) = rest.strip_prefix("locks") {
+                for target in &targets {
+                    rows.push(Row {
+                        fixture: fixture.clone(),
+                        sql: sql.clone(),
+                        target: target.clone(),
+                        result: result.clone(),
+                        locks: locks.trim().to_owned(),
+                    });
+                }
+            } else if !rest.starts_with("plan ") {
+                result = rest.to_owned();
+            }
+        } else if let Some(rest) = line.strip_prefix("  ") {
+            targets = rest.split(' ').map(str::to_owned).collect();
+        } else if let Some((name, statement)) = line.split_once(": ") {
+            fixture = name.to_owned();
+            sql = statement.to_owned();
+        }
+    }
+    rows
+}
+
+fn run(row: &Row) -> Result<(), String> {
+    let target = Target::parse(&row.target);
+    let mut server = Server::new(&target);
+    let fixture = match &*row.fixture {
+        "l" => FIXTURE_L,
+        _ => FIXTURE_L2,
+    };
+    let fixture: Vec<String> = fixture.iter().map(|sql| (*sql).to_owned()).collect();
+    server.setup(&fixture);
+    let session = server.session("A");
+    server.send(session, "begin");
+    let result = match server.send(session, &row.sql) {
+        Outcome::Done(result) => result_text(&result, server.db.reported_id(session)),
+        Outcome::Blocked => "blocked".to_owned(),
+    };
+    let locks = server.locks(Some("A"));
+    let mut difference = String::new();
+    if result != row.result {
+        difference += &format!("  result   {result}\n  expected {}\n", row.result);
+    }
+    if locks != row.locks {
+        difference += &format!("  locks    {locks}\n  expected {}\n", row.locks);
+    }
+    if difference.is_empty() {
+        Ok(())
+    } else {
+        Err(difference)
+    }
+}
+
+#[test]
+fn statements_lock_what_they_lock_on_the_servers() {
+    let filter = std::env::var("ROW").unwrap_or_default();
+    let rows: Vec<Row> = rows()
+        .into_iter()
+        .filter(|row| format!("{}: {} {}", row.fixture, row.sql, row.target).contains(&filter))
+        .collect();
+    assert!(filter.is_empty() == (rows.len() == 1_782));
+    let mut failed = Vec::new();
+    for row in &rows {
+        if let Err(difference) = run(row) {
+            let name = format!("{} {}", row.target, row.sql);
+            failed.push((name, difference));
+        }
+    }
+    report("footprints", rows.len(), &failed, LISTED);
+}
