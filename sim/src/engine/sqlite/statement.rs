@@ -248,14 +248,26 @@ fn run(exec: &mut Exec<'_>, plan: &Plan) -> (Result<Reply, DbError>, Option<i64>
     (Ok(reply), counts.then_some(changed))
 }
 
-/// The declared type as drivers group them; `null` for an expression.
+/// The declared type as the driver of the live sessions groups them; `null` for an expression and for
+/// a type that it does not know.
 fn type_name(declared: Option<&DeclaredType>) -> Arc<str> {
-    match declared {
-        Some(DeclaredType::Sqlite { name, .. }) if !name.is_empty() => {
-            name.to_ascii_lowercase().into()
-        }
-        _ => "null".into(),
+    let Some(DeclaredType::Sqlite { name, .. }) = declared else {
+        return "null".into();
+    };
+    let name = name.to_ascii_lowercase();
+    let has = |part: &str| name.contains(part);
+    match name.as_str() {
+        "boolean" | "bool" => "boolean",
+        "date" => "date",
+        "time" => "time",
+        "datetime" | "timestamp" => "datetime",
+        _ if has("int") => "integer",
+        _ if has("char") || has("clob") || has("text") => "text",
+        _ if has("blob") => "blob",
+        _ if has("real") || has("floa") || has("doub") => "real",
+        _ => "null",
     }
+    .into()
 }
 
 /// Whether a query reads anything of the file.
