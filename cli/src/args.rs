@@ -104,6 +104,9 @@ pub(crate) struct Check {
     /// Run this many random schedules instead of exploring all of them
     #[arg(long, value_name = "N")]
     pub(crate) random: Option<u64>,
+    /// Who goes on in a random schedule: uniform, pct (or pct:DEPTH), pos or urw
+    #[arg(long, value_name = "STRATEGY", default_value = "uniform")]
+    pub(crate) strategy: String,
     /// Write the schedule of each violation into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) write_schedules: Option<PathBuf>,

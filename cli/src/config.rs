@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rowlock_model::verdict::Limits;
 use rowlock_model::{Dialect, Isolation};
 use rowlock_real::Target as Live;
-use rowlock_sim::explore::Reductions;
+use rowlock_sim::explore::{Reductions, Strategy};
 
 use crate::args;
 use crate::exit::Failure;
@@ -19,6 +19,7 @@ pub(crate) struct Check {
     pub(crate) reductions: Reductions,
     pub(crate) seed: u64,
     pub(crate) random: Option<u64>,
+    pub(crate) strategy: Strategy,
     pub(crate) write_schedules: Option<PathBuf>,
     pub(crate) report: args::Report,
 }
@@ -39,6 +40,7 @@ impl Check {
             reductions: reductions(&args.reduce)?,
             seed: args.seed,
             random: args.random,
+            strategy: strategy(&args.strategy)?,
             write_schedules: args.write_schedules,
             report: args.report,
         })
@@ -216,6 +218,25 @@ fn simulated(on: &str) -> Result<Dialect, Failure> {
         .map_err(|e| Failure::Usage(format!("--on {on}: {e}")))
 }
 
+/// `uniform`, `pct`, `pct:5`, `pos` or `urw`.
+fn strategy(name: &str) -> Result<Strategy, Failure> {
+    let wrong = || {
+        Failure::Usage(format!(
+            "--strategy {name}: expected uniform, pct, pct:DEPTH, pos or urw"
+        ))
+    };
+    Ok(match name.split_once(':') {
+        None if name == "uniform" => Strategy::Uniform,
+        None if name == "pct" => Strategy::Pct { depth: 3 },
+        None if name == "pos" => Strategy::Pos,
+        None if name == "urw" => Strategy::Urw,
+        Some(("pct", depth)) => Strategy::Pct {
+            depth: depth.parse().map_err(|_| wrong())?,
+        },
+        _ => return Err(wrong()),
+    })
+}
+
 /// `all`, `none`, or a list.
 fn reductions(list: &str) -> Result<Reductions, Failure> {
     let mut on = match list {
@@ -309,6 +330,13 @@ mod tests {
         };
         assert_eq!(reductions("sleep-sets, invisible-steps").ok(), Some(some));
         assert!(matches!(reductions("sleep"), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn strategies_by_name() {
+        assert_eq!(strategy("pct").ok(), Some(Strategy::Pct { depth: 3 }));
+        assert_eq!(strategy("pct:5").ok(), Some(Strategy::Pct { depth: 5 }));
+        assert!(strategy("pos:5").is_err());
     }
 
     #[test]

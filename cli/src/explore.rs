@@ -15,7 +15,8 @@ use rowlock_sim::database::{Answer, Database};
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::engine::sqlite::Sqlite;
 use rowlock_sim::explore::{
-    ExploreError, Explorer, Inspect, Monitor, OnProgress, Random, Reductions, Remark, Seen, What,
+    ExploreError, Explorer, Inspect, Monitor, OnProgress, Random, Reductions, Remark, Seen,
+    Strategy, What,
 };
 
 use crate::output::ProgressLine;
@@ -28,6 +29,7 @@ pub(crate) struct Mode {
     pub(crate) seed: u64,
     /// So many random schedules instead of all.
     pub(crate) random: Option<u64>,
+    pub(crate) strategy: Strategy,
 }
 
 /// What came of it.
@@ -109,7 +111,14 @@ fn run<D: Database>(
         None => explorer.run_with(on_progress),
         Some(executions) => {
             let seed = mode.seed;
-            explorer.random(Random { seed, executions }, on_progress)
+            explorer.random(
+                Random {
+                    seed,
+                    executions,
+                    ..Random::default()
+                },
+                on_progress,
+            )
         }
     }
 }

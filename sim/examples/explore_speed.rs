@@ -55,6 +55,7 @@ fn main() {
         let random = Random {
             seed: 42,
             executions: 300_000,
+            ..Random::default()
         };
         let found = workers(n, m, 0)
             .random(random, &mut |_| ControlFlow::Continue(()))

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rowlock_model::schedule::Choice;
 use rowlock_model::verdict::{Bounds, Exploration, Verdict, Violation};
 use rowlock_model::{Host, Session};
+use rowlock_sim::explore::Strategy;
 use rowlock_sim::explore::{
     Control, Detailed, ExploreError, Explorer, Inspect, Monitor, Random, Reductions, Remark, Seen,
     Worker,
@@ -201,6 +202,7 @@ fn the_same_exploration_twice_gives_the_same_bytes() {
         let random = Random {
             seed,
             executions: 500,
+            ..Random::default()
         };
         workers(Toy::new(3), 3, 1)
             .random(random, &mut |_| ControlFlow::Continue(()))
@@ -210,18 +212,56 @@ fn the_same_exploration_twice_gives_the_same_bytes() {
     assert_ne!(random(7).counts, random(8).counts);
 }
 
+const STRATEGIES: [Strategy; 4] = [
+    Strategy::Uniform,
+    Strategy::Pct { depth: 3 },
+    Strategy::Pos,
+    Strategy::Urw,
+];
+
 #[test]
 fn random_executions_find_a_mutant_and_shrink_it() {
-    let toy = Toy::new(3).with(Mutant::ClaimIgnoresLocks);
-    let random = Random {
-        seed: 1,
-        executions: 1_000,
-    };
-    let found = workers(toy, 3, 0)
-        .monitor(OneHolder)
-        .random(random, &mut |_| ControlFlow::Continue(()))
-        .expect("the executions can be carried out");
-    assert_eq!(violation(found).schedule.events.len(), 2);
+    for strategy in STRATEGIES {
+        let toy = Toy::new(3).with(Mutant::ClaimIgnoresLocks);
+        let random = Random {
+            seed: 1,
+            executions: 1_000,
+            strategy,
+        };
+        let found = workers(toy, 3, 0)
+            .monitor(OneHolder)
+            .random(random, &mut |_| ControlFlow::Continue(()))
+            .expect("the executions can be carried out");
+        assert_eq!(violation(found).schedule.events.len(), 2, "{strategy:?}");
+    }
+}
+
+#[test]
+fn every_strategy_reaches_nearly_every_state_of_a_small_workload() {
+    for strategy in STRATEGIES {
+        let random = Random {
+            seed: 1,
+            executions: 3_000,
+            strategy,
+        };
+        let run = || {
+            workers(Toy::new(2), 3, 0)
+                .random(random, &mut |_| ControlFlow::Continue(()))
+                .expect("the executions can be carried out")
+        };
+        let found = run();
+        assert_eq!(found, run(), "{strategy:?}");
+        // All 199 but the initial one can be met.
+        let states = found.counts.states;
+        assert!((150..=198).contains(&states), "{strategy:?}: {states}");
+        let Verdict::Incomplete(text) = &found.verdict else {
+            panic!("{strategy:?}: {}", found.verdict);
+        };
+        assert!(
+            text.contains("Chao1") && text.contains("Good-Turing"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -8,10 +8,6 @@ use innodb::{Outcome, Server, Target, report, result_text};
 /// Rows that are not equal yet, each with the reason.
 const LISTED: &[(&str, &str)] = &[
     (
-        "select max(id) from l lock in share mode",
-        "the largest value of an index is found by a scan, not by a look at its end",
-    ),
-    (
         "delete l from l left join dst on dst.id=l.id where l.id=20",
         "MariaDB leaves out a joined table that nothing depends on",
     ),

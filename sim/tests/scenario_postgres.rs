@@ -149,6 +149,7 @@ sql = 'SELECT n FROM job WHERE n <> 3'
     let random = Random {
         seed: 3,
         executions: 100,
+        ..Random::default()
     };
     let sampled = new().random(random, &mut |_| ControlFlow::Continue(()));
     let sampled = violation(sampled.unwrap());

@@ -261,6 +261,7 @@ fn executions(begin: Instant) {
         let random = |executions| Random {
             seed: 1,
             executions,
+            ..Random::default()
         };
         let start = processor_time(begin);
         let found = toy_workers(size).random(random(200_000), &mut |_| ControlFlow::Continue(()));

@@ -149,6 +149,7 @@ impl Check<'_> {
             reductions: self.config.reductions,
             seed: self.config.seed,
             random: self.config.random,
+            strategy: self.config.strategy,
         };
         let start = Instant::now();
         let explored = {

@@ -372,10 +372,10 @@ impl<D: Database> Explorer<D> {
             Ok(run) => run,
             Err(exploration) => return Ok(exploration),
         };
-        let sampler = Sampler::new(&mut run.world, &mut run.checks, random.seed, &limits);
+        let sampler = Sampler::new(&mut run.world, &mut run.checks, random, &limits);
         let sampled = sampler.run(random.executions, progress)?;
         let mut counts = run.counts();
-        counts.states = sampled.states;
+        counts.states = sampled.seen.distinct;
         counts.transitions = sampled.transitions;
         counts.executions = sampled.executions;
         if let Some(what) = sampled.unsupported {
@@ -391,8 +391,8 @@ impl<D: Database> Explorer<D> {
             (None, None) => match run.vacuous(sampled.ends) {
                 Some(why) => Verdict::Vacuous(why),
                 None => Verdict::Incomplete(format!(
-                    "{} random executions found nothing",
-                    sampled.executions
+                    "{} random executions found nothing: {}",
+                    sampled.executions, sampled.seen
                 )),
             },
         };

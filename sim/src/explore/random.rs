@@ -1,6 +1,6 @@
 //! The random mode: seeded executions for what is too large to exhaust.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use rand_chacha::ChaCha8Rng;
@@ -13,6 +13,7 @@ use super::choices::is_work;
 use super::error::ExploreError;
 use super::hash::{BuildIdentity, Key};
 use super::search::{OnProgress, Progress};
+use super::strategy::{Chooser, Seen, Strategy};
 use super::world::{Flaw, World};
 use crate::database::Database;
 
@@ -23,6 +24,18 @@ pub struct Random {
     pub seed: u64,
     /// How many.
     pub executions: u64,
+    /// Who goes on.
+    pub strategy: Strategy,
+}
+
+impl Default for Random {
+    fn default() -> Random {
+        Random {
+            seed: 1,
+            executions: 1_000,
+            strategy: Strategy::Uniform,
+        }
+    }
 }
 
 /// One stream of random numbers a purpose, so that faults do not change the interleaving.
@@ -37,7 +50,7 @@ const REPORT_EVERY: u64 = 1_024;
 pub(crate) struct Sampled {
     pub(crate) executions: u64,
     pub(crate) transitions: u64,
-    pub(crate) states: u64,
+    pub(crate) seen: Seen,
     pub(crate) ends: u64,
     /// The choices of the first execution that violates a property.
     pub(crate) violation: Option<Vec<Choice>>,
@@ -50,7 +63,10 @@ pub(crate) struct Sampler<'a, D> {
     checks: &'a mut Checks,
     scheduling: ChaCha8Rng,
     faults: ChaCha8Rng,
-    visited: HashSet<Key, BuildIdentity>,
+    chooser: Chooser,
+    work: Vec<Choice>,
+    /// How often each state was met.
+    visited: HashMap<Key, u32, BuildIdentity>,
     states_max: u64,
     depth_max: u32,
     /// Events of the longest execution so far: faults are spread over that length.
@@ -62,20 +78,22 @@ impl<'a, D: Database> Sampler<'a, D> {
     pub(crate) fn new(
         world: &'a mut World<D>,
         checks: &'a mut Checks,
-        seed: u64,
+        random: Random,
         limits: &rowlock_model::verdict::Limits,
     ) -> Sampler<'a, D> {
         let stream = |number| {
-            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            let mut rng = ChaCha8Rng::seed_from_u64(random.seed);
             rng.set_stream(number);
             rng
         };
         Sampler {
+            chooser: Chooser::new(random.strategy, world.actors.len()),
+            work: Vec::new(),
             world,
             checks,
             scheduling: stream(SCHEDULING),
             faults: stream(FAULTS),
-            visited: HashSet::default(),
+            visited: HashMap::default(),
             states_max: limits.states,
             depth_max: limits.depth,
             length: 1,
@@ -91,8 +109,10 @@ impl<'a, D: Database> Sampler<'a, D> {
         self.checks.occurred.fill(false);
         let mark = self.world.mark();
         let mut path = Vec::new();
+        self.world.tracking = self.chooser.tracks();
         while self.sampled.executions < executions {
             path.clear();
+            self.chooser.begin(&mut self.scheduling, self.length);
             let flaw = self.execute(&mut path).err();
             self.world.undo_to(mark);
             self.sampled.executions += 1;
@@ -118,7 +138,13 @@ impl<'a, D: Database> Sampler<'a, D> {
                 break;
             }
         }
-        self.sampled.states = self.visited.len() as u64;
+        self.world.tracking = false;
+        self.sampled.seen = Seen {
+            once: self.visited.values().filter(|n| **n == 1).count() as u64,
+            twice: self.visited.values().filter(|n| **n == 2).count() as u64,
+            distinct: self.visited.len() as u64,
+            met: self.visited.values().map(|n| u64::from(*n)).sum(),
+        };
         Ok(self.sampled)
     }
 
@@ -157,26 +183,34 @@ impl<'a, D: Database> Sampler<'a, D> {
                         .expect("counted")
                 }
                 false => {
-                    let among = choices.len() - faults;
-                    let at = draw(&mut self.scheduling, among);
-                    *choices
-                        .iter()
-                        .filter(|c| is_work(**c))
-                        .nth(at)
-                        .expect("counted")
+                    self.work.clear();
+                    self.work
+                        .extend(choices.iter().filter(|choice| is_work(**choice)));
+                    let rng = &mut self.scheduling;
+                    self.chooser.choose(rng, self.world, &self.work)
                 }
             };
             path.push(choice);
             self.sampled.transitions += 1;
+            let place = Chooser::place(self.world, choice);
             self.world.apply(choice)?;
+            if self.chooser.tracks() {
+                self.chooser.took(self.world, choice, place);
+            }
             let now = self.world.db.committed_version();
             match now == committed {
                 true => self.checks.live_state(self.world)?,
                 false => self.checks.state(self.world)?,
             }
             committed = now;
-            if (self.visited.len() as u64) < self.states_max {
-                self.visited.insert(Key::from(self.world.fingerprint()));
+            let key = Key::from(self.world.fingerprint());
+            let full = self.visited.len() as u64 >= self.states_max;
+            match self.visited.get_mut(&key) {
+                Some(met) => *met = met.saturating_add(1),
+                None if full => {}
+                None => {
+                    self.visited.insert(key, 1);
+                }
             }
             if path.len() as u64 > u64::from(self.depth_max) {
                 self.sampled.stopped = Some(format!("depth {}", self.depth_max));
@@ -216,13 +250,13 @@ impl<'a, D: Database> Sampler<'a, D> {
             transitions: self.sampled.transitions,
             depth: self.length as u32,
             executions: self.sampled.executions,
-            memory_bytes: self.visited.capacity() as u64 * 17,
+            memory_bytes: self.visited.capacity() as u64 * 25,
         }
     }
 }
 
 /// A number below `n`, near enough to uniform for small `n`.
-fn draw(rng: &mut ChaCha8Rng, n: usize) -> usize {
+pub(crate) fn draw(rng: &mut impl Rng, n: usize) -> usize {
     ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
 

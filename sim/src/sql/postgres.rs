@@ -104,7 +104,7 @@ pub(super) fn end_select_lists(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan>
 }
 
 /// Syntax that PostgreSQL has and `sqlparser` does not: words in a row, and what to call it.
-const GAPS: [(&[&str], &str); 12] = [
+const GAPS: [(&[&str], &str); 16] = [
     (&["CURRENT", "OF"], "WHERE CURRENT OF"),
     (&["IS", "DOCUMENT"], "IS DOCUMENT"),
     (&["ROWS", "FROM"], "ROWS FROM"),
@@ -115,6 +115,10 @@ const GAPS: [(&[&str], &str); 12] = [
         &["DROP", "INDEX", "CONCURRENTLY"],
         "DROP INDEX CONCURRENTLY",
     ),
+    (&["SET", "COMPRESSION"], "SET COMPRESSION"),
+    (&["SET", "LOGGED"], "SET LOGGED"),
+    (&["SET", "STATISTICS"], "SET STATISTICS"),
+    (&["SET", "STORAGE"], "SET STORAGE"),
     (&["TABLESAMPLE"], "TABLESAMPLE"),
     (&["XMLTABLE"], "XMLTABLE"),
     (&["OVERLAPS"], "OVERLAPS"),

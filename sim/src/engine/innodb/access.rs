@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use rowlock_model::Value;
 
 use super::key::Part;
-use super::scan::KeyRange;
+use super::scan::{Filter, KeyRange};
 use super::shape::{IndexShape, Shape};
 use super::store::Store;
 use crate::loose::expr::{Comparison, Expr};
@@ -73,6 +73,8 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
     let mut order: Vec<usize> = Vec::new();
     let mut bound = 0u64;
     let mut sorted = plan.order.is_empty();
+    let joined = store.flavour.joins_existence()
+        && plan.source.filter.iter().any(|c| asks_existence(&c.expr));
     while order.len() < range.len() {
         let ready = (0..range.len()).filter(|i| !order.contains(i) && after[*i] & !bound == 0);
         let options = ready.map(|i| (rank(store, plan, i, bound), i));
@@ -89,7 +91,7 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
         if let RangeKind::Table(_) = range[next].kind {
             // A nested loop keeps the order of its outermost table; tables of one row do not count.
             let constant = is_constant(store, plan, next);
-            let wants_order = first && !sorted && !constant;
+            let wants_order = first && !sorted && !constant && !joined;
             let (way, in_order) = table_access(store, plan, next, bound, wants_order);
             access[next] = way;
             sorted |= in_order && wants_order;
@@ -97,11 +99,20 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
         bound |= 1 << next;
         order.push(next);
     }
-    sorted |= (0..range.len()).all(|i| is_constant(store, plan, i));
+    sorted |= !range.is_empty() && (0..range.len()).all(|i| is_constant(store, plan, i));
     Choice {
         order,
         access,
         sorted,
+    }
+}
+
+/// Whether a condition is `EXISTS` or `NOT EXISTS` of something that depends on the row.
+fn asks_existence(condition: &Expr) -> bool {
+    match condition {
+        Expr::Exists(plan) => !plan.once,
+        Expr::Not(inner) => asks_existence(inner),
+        _ => false,
     }
 }
 
@@ -695,4 +706,19 @@ fn fitting(shape: &Shape, column: usize, value: &Value) -> Value {
         }
         _ => value.clone(),
     }
+}
+
+/// The conditions on columns of an index, as tests of its keys.
+pub fn filters(shape: &Shape, index: &IndexShape, bounds: &[Bound]) -> Vec<Filter> {
+    let filter = |bound: &Bound| {
+        let field = index.columns.iter().position(|c| *c == bound.column)?;
+        let collation = index.collations[field];
+        let part = |value: &Value| Part::of(&fitting(shape, bound.column, value), collation);
+        Some(Filter {
+            field,
+            op: bound.op,
+            parts: bound.values.as_ref()?.iter().map(part).collect(),
+        })
+    };
+    bounds.iter().filter_map(filter).collect()
 }

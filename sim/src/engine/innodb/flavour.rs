@@ -181,6 +181,22 @@ impl Flavour {
         self.is_mariadb()
     }
 
+    /// `REPLACE` changes a row in place, if its last unique index has the duplicate, even if other tables refer
+    /// to it.
+    pub fn replaces_parents_in_place(self) -> bool {
+        !self.is_mariadb()
+    }
+
+    /// `EXISTS` and `NOT EXISTS` become joins: rows come in no order that an index gives.
+    pub fn joins_existence(self) -> bool {
+        !self.is_mariadb()
+    }
+
+    /// Foreign keys are checked before the row is written, not with the record of their index.
+    pub fn checks_parents_first(self) -> bool {
+        !self.is_mariadb()
+    }
+
     /// Whether a row goes into the parents' locks of a cascade in shared mode (the child's index
     /// record), its row being locked when it is changed.
     pub fn cascade_reads_child_shared(self) -> bool {

@@ -83,16 +83,48 @@ impl Store {
         })
     }
 
-    /// Before a row's record goes into index `at`: the foreign keys that this index is for.
-    pub(super) fn check_parents(
+    /// Before a row is written, where that is when foreign keys are checked: those of all indexes whose
+    /// record changes.
+    pub(super) fn check_parents_first(
+        &mut self,
+        session: SessionId,
+        shape: &Shape,
+        old: Option<&Row>,
+        row: &Row,
+    ) -> Result<(), Obstacle> {
+        if !self.flavour.checks_parents_first() || shape.table.foreign_keys.is_empty() {
+            return Ok(());
+        }
+        for (at, index) in shape.indexes.iter().enumerate() {
+            if old.is_none_or(|old| shape.key(index, old) != shape.key(index, row)) {
+                self.check_parents(session, shape, at, row)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Before a row's record goes into index `at`, where that is when foreign keys are checked: those that
+    /// this index is for.
+    pub(super) fn check_parents_of(
         &mut self,
         session: SessionId,
         shape: &Shape,
         at: usize,
         row: &Row,
-        progress: &mut Progress,
     ) -> Result<(), Obstacle> {
-        let _ = progress;
+        if self.flavour.checks_parents_first() {
+            return Ok(());
+        }
+        self.check_parents(session, shape, at, row)
+    }
+
+    fn check_parents(
+        &mut self,
+        session: SessionId,
+        shape: &Shape,
+        at: usize,
+        row: &Row,
+    ) -> Result<(), Obstacle> {
         let table = std::sync::Arc::clone(&shape.table);
         for key in &table.foreign_keys {
             if supporting(shape, &key.columns).map(|(at, _)| at) != Some(at) {
@@ -239,7 +271,12 @@ impl Store {
         } else {
             key.on_update
         };
-        let shared = self.flavour.cascade_reads_child_shared();
+        let refuses = matches!(
+            action,
+            Reference::NoAction | Reference::Restrict | Reference::SetDefault
+        );
+        let record_only = self.flavour.cascade_reads_child_shared();
+        let shared = record_only || refuses;
         let (mode, intention) = if shared {
             (Mode::S, TableMode::IntentionShared)
         } else {
@@ -268,7 +305,7 @@ impl Store {
                     return Ok(());
                 }
             };
-            let span = if gaps && !shared {
+            let span = if gaps && !record_only {
                 Span::NextKey
             } else {
                 Span::Record
@@ -279,10 +316,7 @@ impl Store {
                 .filter(|r| !r.newest.deleted)
                 .map(|r| r.row_key.clone().unwrap_or_else(|| found.clone()));
             if let Some(row_key) = row_key {
-                if matches!(
-                    action,
-                    Reference::NoAction | Reference::Restrict | Reference::SetDefault
-                ) {
+                if refuses {
                     return Err(self.foreign_key_error(false, child, key, parent));
                 }
                 self.take_along(session, parent, child, key, &row_key, new, progress)?;

@@ -169,6 +169,7 @@ impl Handler<'_> {
             reverse,
             lookup: !covers || lock == Some(Mode::X),
             tests_index_first: reads && !covers,
+            filters: access::filters(&shape, index, &bounds),
             semi_consistent: scan.purpose == Purpose::Update
                 && position == 0
                 && self
@@ -324,6 +325,11 @@ impl Handler<'_> {
                     let kind = u8::from(replaced > 0);
                     return Ok(Entry::Inserted(kind, replaced, Some((key, row.clone()))));
                 }
+                Err(Obstacle::Duplicate(at, _))
+                    if replaces && self.replaces_in_place(shape, at) =>
+                {
+                    return self.replace_in_place(shape, at, row, replaced, progress);
+                }
                 Err(Obstacle::Duplicate(at, _)) if replaces => {
                     self.replace(shape, at, row, progress)?;
                     replaced += 1;
@@ -349,6 +355,55 @@ impl Handler<'_> {
                 Err(other) => return Err(self.obstacle(other, shape, row)),
             }
         }
+    }
+
+    /// Whether `REPLACE` changes the row in the way in place: no later unique index could have another
+    /// duplicate, and nothing hangs on the row's deletion.
+    fn replaces_in_place(&self, shape: &Shape, at: usize) -> bool {
+        let last = shape.indexes.iter().rposition(|index| index.unique);
+        last == Some(at)
+            && (self.store.flavour.replaces_parents_in_place()
+                || self.store.schema().children(&shape.table.name).is_empty())
+    }
+
+    /// `REPLACE` in place: the row in the way gets the new values.
+    fn replace_in_place(
+        &mut self,
+        shape: &Rc<Shape>,
+        at: usize,
+        row: &Row,
+        replaced: u64,
+        mut progress: super::write::Progress,
+    ) -> Result<Entry, Stop> {
+        let Some((key, found)) = self.equal_row(shape, at, row) else {
+            return Ok(Entry::Inserted(2, 0, None));
+        };
+        self.lock_in_the_way(shape, at, &key)?;
+        let clustered = shape.clustered().id;
+        let old = match self.store.records(clustered).get(&key) {
+            Some(record) if progress.done > 0 => {
+                let before = record.older.first().unwrap_or(&record.newest);
+                before.row.clone()
+            }
+            _ => found,
+        };
+        let changes = old != *row;
+        if changes {
+            let result = self
+                .store
+                .update_row(self.session, shape, &old, row, &mut progress);
+            if matches!(result, Err(Obstacle::Refused(Refused::Wait))) {
+                progress.replacing = Some(at);
+                self.run.progress = progress;
+                return Err(self.refused(Refused::Wait));
+            }
+            if let Err(other) = result {
+                return Err(self.obstacle(other, shape, row));
+            }
+        }
+        let key = shape.key(shape.clustered(), row);
+        let replaced = replaced + u64::from(changes);
+        Ok(Entry::Inserted(1, replaced, Some((key, row.clone()))))
     }
 
     /// `REPLACE`: deletes the row that has the same key in an index.
@@ -557,9 +612,6 @@ impl Storage for Handler<'_> {
             Some(entry) => entry,
             None => {
                 self.join();
-                let table = table.id;
-                self.store
-                    .lock_table(self.session, table, TableMode::IntentionExclusive);
                 let (row, number) = self.complete(&shape, &row)?;
                 let entry = Entry::Inserted(
                     0,

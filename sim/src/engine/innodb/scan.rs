@@ -17,6 +17,7 @@ use super::lock::{Granted, Mode, OnBusy, Refused, Span};
 use super::records::Record;
 use super::shape::{IndexId, IndexShape, Shape};
 use super::store::Store;
+use crate::loose::query::KeyOp;
 use crate::world::Digest;
 
 /// A part of an index.
@@ -57,6 +58,42 @@ pub struct Taken {
     span: Span,
 }
 
+/// A condition on a column of an index.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// Which field of the key.
+    pub field: usize,
+    /// How it is compared.
+    pub op: KeyOp,
+    /// What with.
+    pub parts: Vec<Part>,
+}
+
+impl Filter {
+    /// Whether a key passes.
+    fn passes(&self, key: &Key) -> bool {
+        let field = &key.0[self.field];
+        let first = self.parts.first();
+        let compares = |wanted: fn(Ordering) -> bool| {
+            !field.is_null() && first.is_some_and(|part| wanted(field.cmp(part)))
+        };
+        match self.op {
+            KeyOp::Eq => compares(Ordering::is_eq),
+            KeyOp::Lt => compares(Ordering::is_lt),
+            KeyOp::Le => compares(Ordering::is_le),
+            KeyOp::Gt => compares(Ordering::is_gt),
+            KeyOp::Ge => compares(Ordering::is_ge),
+            KeyOp::Ne => compares(Ordering::is_ne),
+            KeyOp::In => !field.is_null() && self.parts.contains(field),
+            KeyOp::Is => first == Some(field),
+            KeyOp::IsNull => field.is_null(),
+            KeyOp::IsNotNull => !field.is_null(),
+            // Tested on the row.
+            KeyOp::Like => true,
+        }
+    }
+}
+
 /// How a scan is to be done.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -79,6 +116,8 @@ pub struct Plan {
     /// The server's conditions on the columns of a secondary index are tested before the row is looked
     /// up: the record past the end is locked, its row is not.
     pub tests_index_first: bool,
+    /// Those conditions, beside the range.
+    pub filters: Vec<Filter>,
     /// A semi-consistent read: a locked record is shown as it was committed.
     pub semi_consistent: bool,
     /// The one row is read before the conditions are looked at: it stays locked.
@@ -501,6 +540,11 @@ impl Store {
         if past && plan.tests_index_first && !plan.is_clustered() {
             self.give_back(session, plan, cursor);
             return Ok(Step::RangeEnds);
+        }
+        let tested = plan.tests_index_first && !plan.is_clustered();
+        if tested && !plan.filters.iter().all(|filter| filter.passes(key)) {
+            self.give_back(session, plan, cursor);
+            return Ok(Step::Next);
         }
         let found = if plan.is_clustered() {
             Found {

@@ -10,7 +10,7 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{Row, Value};
 
 use super::key::{Key, Part, Pos};
-use super::lock::{Mode, OnBusy, Refused, Span};
+use super::lock::{Mode, OnBusy, Refused, Span, TableMode};
 use super::records::{Record, Version, Writer};
 use super::shape::{IndexShape, Shape};
 use super::store::Store;
@@ -119,9 +119,15 @@ impl Store {
     ) -> Result<(), Obstacle> {
         self.begin(session, progress);
         let mut result = Ok(());
+        if progress.done == 0 {
+            result = self.check_parents_first(session, shape, None, row);
+        }
+        if result.is_ok() {
+            self.lock_table(session, shape.table.id, TableMode::IntentionExclusive);
+        }
         while progress.done < shape.indexes.len() && result.is_ok() {
             let at = progress.done;
-            result = self.check_parents(session, shape, at, row, progress);
+            result = self.check_parents_of(session, shape, at, row);
             if result.is_ok() {
                 result = self.insert_step(session, shape, at, row, check);
             }
@@ -343,6 +349,9 @@ impl Store {
     ) -> Result<(), Obstacle> {
         self.begin(session, progress);
         let mut result = Ok(());
+        if progress.done == 0 {
+            result = self.check_parents_first(session, shape, Some(old), new);
+        }
         // Two steps an index: the old record, the new one. Afterwards the children.
         let steps = 2 * shape.indexes.len() + 1;
         while progress.done < steps && result.is_ok() {
@@ -352,7 +361,7 @@ impl Store {
             } else if progress.done % 2 == 0 {
                 self.leave_index(session, shape, at, old, new)
             } else {
-                self.enter_index(session, shape, at, old, new, progress)
+                self.enter_index(session, shape, at, old, new)
             };
             if result.is_ok() {
                 progress.done += 1;
@@ -395,12 +404,11 @@ impl Store {
         at: usize,
         old: &Row,
         new: &Row,
-        progress: &mut Progress,
     ) -> Result<(), Obstacle> {
         let index = &shape.indexes[at];
         let key = shape.key(index, new);
         if key != shape.key(index, old) {
-            self.check_parents(session, shape, at, new, progress)?;
+            self.check_parents_of(session, shape, at, new)?;
             return self.insert_step(session, shape, at, new, Mode::S);
         }
         // Equal keys may still look different (`a` and `A`).

@@ -29,6 +29,18 @@ impl Store {
         }
     }
 
+    /// Whether `CREATE INDEX CONCURRENTLY` on a table would wait: for transactions that have written the
+    /// table, and for older snapshots.
+    pub(super) fn outlasts_others(&self, session: SessionId, table: RelId) -> bool {
+        let writes = super::conflicts(super::LockMode::Share);
+        self.sessions()
+            .filter(|other| *other != session)
+            .any(|other| {
+                let modes = self.modes_listed(other, super::Tag::Relation(table));
+                writes.meets(modes) || !self.xact(other).snapshots.is_empty()
+            })
+    }
+
     /// The oldest transaction id in progress, and the next one to be handed out: what
     /// `pg_snapshot_xmin` and `pg_snapshot_xmax` give for a snapshot taken now.
     pub(super) fn xid_bounds(&mut self) -> (Xid, Xid) {

@@ -24,6 +24,7 @@ impl Postgres {
         on: bool,
         attempt: &mut Attempt,
     ) -> Result<Reply, Halt> {
+        self.refuse_restricted(session, "ALTER INDEX")?;
         self.begin_utility(session, "ALTER INDEX", attempt)?;
         let reply = Reply::tag("ALTER INDEX");
         let Some((table, _)) = self.index_named(session, name)? else {

@@ -162,14 +162,23 @@ impl Postgres {
                 nowait,
             } => self.lock_table(session, tables, *mode, *nowait, attempt),
             Control::Discard(what) => self.discard(session, what),
-            Control::Maintain { vacuum, tables, .. } => {
+            Control::Maintain {
+                vacuum,
+                full,
+                tables,
+            } => {
+                let tag = if *vacuum { "VACUUM" } else { "ANALYZE" };
                 if *vacuum && block != Block::Idle {
                     return Err(errors::not_in_transaction_block("VACUUM").into());
                 }
-                for name in tables {
-                    self.named_table(session, name)?;
-                }
-                Ok(Reply::tag(if *vacuum { "VACUUM" } else { "ANALYZE" }))
+                self.refuse_restricted(session, tag)?;
+                let mode = match full {
+                    true => TableLockMode::AccessExclusive,
+                    false => TableLockMode::ShareUpdateExclusive,
+                };
+                self.open_transaction(session, attempt);
+                self.lock_tables(session, tables, mode, WaitPolicy::Block, attempt)?;
+                Ok(Reply::tag(tag))
             }
             Control::Prepare {
                 name,
@@ -637,14 +646,27 @@ impl Postgres {
         if self.store.session(session).block == Block::Idle {
             return Err(errors::only_in_transaction_block("LOCK TABLE").into());
         }
+        self.refuse_restricted(session, "LOCK TABLE")?;
         self.open_transaction(session, attempt);
+        let policy = if nowait {
+            WaitPolicy::Error
+        } else {
+            WaitPolicy::Block
+        };
+        self.lock_tables(session, tables, mode, policy, attempt)?;
+        Ok(Reply::tag("LOCK TABLE"))
+    }
+
+    fn lock_tables(
+        &mut self,
+        session: SessionId,
+        tables: &[RelationName],
+        mode: TableLockMode,
+        policy: WaitPolicy,
+        attempt: &mut Attempt,
+    ) -> Result<(), Halt> {
         for name in tables {
             let table = self.named_table(session, name)?;
-            let policy = if nowait {
-                WaitPolicy::Error
-            } else {
-                WaitPolicy::Block
-            };
             let granted = self.store.lock(
                 &mut attempt.run,
                 Tag::Relation(table),
@@ -659,7 +681,7 @@ impl Postgres {
                 Err(Stop::Error(error)) => return Err((*error).into()),
             }
         }
-        Ok(Reply::tag("LOCK TABLE"))
+        Ok(())
     }
 
     fn discard(&mut self, session: SessionId, what: &str) -> Result<Reply, Halt> {

@@ -60,8 +60,7 @@ impl Postgres {
         let schema = self.schema(session);
         if let PlanKind::Ddl(ddl) = &planned.plan.kind {
             let Ddl::Truncate { tables, .. } = &**ddl else {
-                let what = "changes of the schema as a role that is no superuser";
-                return Err(DbError::unsupported(what, None));
+                return self.refuse_restricted(session, "changes of the schema");
             };
             let mut tables = tables.iter();
             let denied = tables.find(|t| !schema.has_privilege(&role, t.id, Privilege::Truncate));
@@ -102,6 +101,17 @@ impl Postgres {
                 let what = "a statement for which the role has some of the privileges";
                 Err(DbError::unsupported(what, None))
             }
+        }
+    }
+
+    /// A statement for which it is not modelled what a role that is no superuser may do.
+    pub(super) fn refuse_restricted(&self, session: SessionId, what: &str) -> Result<(), DbError> {
+        match self.restricted_role(session) {
+            Some(_) => {
+                let what = format!("{what} as a role that is no superuser");
+                Err(DbError::unsupported(what, None))
+            }
+            None => Ok(()),
         }
     }
 
@@ -204,10 +214,7 @@ impl Postgres {
     ) -> Result<Reply, Halt> {
         let tag = if grants { "GRANT" } else { "REVOKE" };
         self.begin_utility(session, tag, attempt)?;
-        if self.restricted_role(session).is_some() {
-            let what = "GRANT and REVOKE as a role that is no superuser";
-            return Err(DbError::unsupported(what, None).into());
-        }
+        self.refuse_restricted(session, tag)?;
         let schema = self.schema(session);
         let mut edits = Vec::new();
         for table in tables {

@@ -122,6 +122,7 @@ impl Postgres {
         changes: &[SequenceChange],
         attempt: &mut Attempt,
     ) -> Result<Reply, Halt> {
+        self.refuse_restricted(session, "ALTER SEQUENCE")?;
         self.begin_utility(session, "ALTER SEQUENCE", attempt)?;
         let reply = Reply::tag("ALTER SEQUENCE");
         let Some(id) = self

@@ -48,6 +48,8 @@ impl<'e, S: Storage> Executor<'e, S> {
         if !grouping.explicit {
             groups.push(new_group(Vec::new()));
         }
+        // Rows come in the order of the only aggregate: its value is the first.
+        let first_only = !ask.order.is_empty() && choice.sorted;
         self.join(ask, choice, outer, &mut |executor, current| {
             let frame = Frame {
                 with: ask.with,
@@ -79,7 +81,7 @@ impl<'e, S: Storage> Executor<'e, S> {
                 }
             }
             groups[place].firsts.push(firsts);
-            Ok(true)
+            Ok(!first_only || groups[place].samples[0].is_empty())
         })?;
         if self.dialect != Dialect::MySql {
             // SQLite and MariaDB sort to group; MySQL keeps the order of first rows.

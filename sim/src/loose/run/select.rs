@@ -8,8 +8,8 @@ use rowlock_model::{DbError, Dialect, Row, Value};
 use super::Executor;
 use super::join::Ask;
 use crate::loose::eval::{Frame, eval, test};
-use crate::loose::expr::{Comparison, Expr};
-use crate::loose::query::{Body, Query, Select, SetOp, SortBy, SortKey};
+use crate::loose::expr::{AggregateKind, Comparison, Expr};
+use crate::loose::query::{Body, KeyOp, Query, Select, SetOp, SortBy, SortKey};
 use crate::loose::storage::{Choice, Purpose, Stop, Storage};
 use crate::loose::value::{as_int_rounded, compare};
 
@@ -128,12 +128,18 @@ impl<'e, S: Storage> Executor<'e, S> {
             true => query.sort.iter().map(|key| resolved(key, select)).collect(),
             false => Vec::new(),
         };
+        // The smallest or largest value of an index is found at its end.
+        let extreme = self.extreme(select);
+        let order = extreme.clone().map_or(order, |key| vec![key]);
         let purposes = vec![Purpose::Read; select.source.range.len()];
         let ask = Ask {
             source: &select.source,
             purposes: &purposes,
             order: &order,
-            limit: wanted.filter(|_| streams),
+            limit: match extreme {
+                Some(_) => Some(1),
+                None => wanted.filter(|_| streams),
+            },
             with: &query.with,
         };
         let choice = match select.source.from {
@@ -215,6 +221,41 @@ impl<'e, S: Storage> Executor<'e, S> {
             rows.push(self.values(&select.targets, &frame)?);
         }
         Ok(rows)
+    }
+
+    /// The order in which the first row has the value of the only aggregate, a `MIN` or `MAX` of a column
+    /// of one table whose conditions are equalities (MySQL manual, "Aggregate Functions").
+    fn extreme(&self, select: &Select) -> Option<SortKey> {
+        if self.dialect == Dialect::Sqlite || !select.windows.is_empty() {
+            return None;
+        }
+        let grouping = select.grouping.as_ref().filter(|g| !g.explicit)?;
+        let [aggregate] = &grouping.aggregates[..] else {
+            return None;
+        };
+        let [entry] = &select.source.range[..] else {
+            return None;
+        };
+        let descending = match aggregate.kind {
+            AggregateKind::Max => true,
+            AggregateKind::Min => false,
+            _ => return None,
+        };
+        let [column @ Expr::Column { level: 0, .. }] = &aggregate.args[..] else {
+            return None;
+        };
+        let is_equality = |at: usize| {
+            let mut of = entry.conditions.iter().filter(|c| c.conjunct == Some(at));
+            of.any(|c| c.constant && c.op == KeyOp::Eq)
+        };
+        let key = SortKey {
+            by: SortBy::Expr(column.clone()),
+            comparison: aggregate.by,
+            descending,
+            nulls_flipped: false,
+        };
+        let bound = (0..select.source.filter.len()).all(is_equality);
+        (bound && aggregate.filter.is_none()).then_some(key)
     }
 
     fn distinct(&self, rows: Vec<Targets>, select: &Select) -> Vec<Targets> {

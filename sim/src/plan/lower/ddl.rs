@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rowlock_model::DbError;
 use sqlparser::ast;
 
-use super::from::{name_place, shown};
+use super::from::{name_place, no_relation, shown};
 use super::{Lowered, Lowering, absent, error, ident, unsupported};
 use crate::plan::PlanKind;
 use crate::plan::catalog::{EnumType, Relation, RelationId, Sequence, Table};
@@ -292,13 +292,7 @@ impl Lowering<'_> {
                 "42809",
                 format!("\"{bare}\" is not a table"),
             )),
-            None => Err(DbError::postgres(
-                "42P01",
-                format!(
-                    "relation \"{}\" does not exist",
-                    shown(schema.as_deref(), &bare)
-                ),
-            )),
+            None => Err(no_relation(schema.as_deref(), &bare).at(at)),
         }
     }
 }

@@ -33,6 +33,24 @@ fn read_alias(alias: Option<&ast::TableAlias>) -> Result<Option<&ast::TableAlias
     Ok(alias)
 }
 
+/// What the server's own catalogue has: schema and name.
+const SYSTEM_CATALOGS: &str = include_str!("system_catalogs.txt");
+
+/// The error for a relation that is not there. One of the server's own catalogue is not missing but not
+/// modelled.
+pub(super) fn no_relation(schema: Option<&str>, name: &str) -> DbError {
+    let full = shown(schema, name);
+    // What is not qualified is looked for in `pg_catalog` too.
+    let schema = schema.unwrap_or("pg_catalog");
+    let is_system = SYSTEM_CATALOGS
+        .lines()
+        .any(|line| line.split_once(' ') == Some((schema, name)));
+    match is_system {
+        true => DbError::unsupported(format!("the system catalog {full}"), None),
+        false => DbError::postgres("42P01", format!("relation \"{full}\" does not exist")),
+    }
+}
+
 impl Lowering<'_> {
     /// The `FROM` list of the innermost level. Afterwards its names are those of all items.
     pub(super) fn from(&mut self, list: &[ast::TableWithJoins]) -> Result<Option<From>, DbError> {
@@ -299,14 +317,7 @@ impl Lowering<'_> {
             return Ok(item);
         }
         let Some(relation) = self.catalog.relation(schema.as_deref(), &bare) else {
-            return error(
-                "42P01",
-                format!(
-                    "relation \"{}\" does not exist",
-                    shown(schema.as_deref(), &bare)
-                ),
-                at,
-            );
+            return Err(no_relation(schema.as_deref(), &bare).at(at));
         };
         let shown = alias.map_or(bare.clone(), |a| ident(&a.name));
         match relation {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Value};
 use sqlparser::ast;
 
-use super::from::{name_place, shown};
+use super::from::{name_place, no_relation};
 use super::names::{Level, Place};
 use super::{CteList, Lowering, Typed, absent, error, ident, place, unsupported};
 use crate::plan::catalog::{Column, Identity, Relation, Table};
@@ -54,14 +54,7 @@ impl Lowering<'_> {
                 error("42809", format!("cannot change sequence \"{bare}\""), at)
             }
             Some(Relation::Index(_)) => error("42809", format!("\"{bare}\" is an index"), at),
-            None => error(
-                "42P01",
-                format!(
-                    "relation \"{}\" does not exist",
-                    shown(schema.as_deref(), &bare)
-                ),
-                at,
-            ),
+            None => Err(no_relation(schema.as_deref(), &bare).at(at)),
         }
     }
 

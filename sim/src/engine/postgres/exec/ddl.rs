@@ -157,8 +157,12 @@ impl Exec<'_> {
                 table,
                 index,
                 if_not_exists,
-                ..
+                concurrently,
             } => {
+                if *concurrently && self.store.outlasts_others(self.session, table.id) {
+                    let what = "CREATE INDEX CONCURRENTLY that waits for transactions in progress";
+                    return Err(DbError::unsupported(what, None).into());
+                }
                 if !self.exists_already(&index.name, *if_not_exists)? {
                     self.claim_name(&index.name, &PG_CLASS)?;
                     let mut table = Table::clone(&self.table(table.id));
