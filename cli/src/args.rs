@@ -66,6 +66,50 @@ pub(crate) enum Command {
     Show(Show),
     List(List),
     Servers(Servers),
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+/// Measure on real servers
+#[derive(Debug, Subcommand)]
+pub(crate) enum Bench {
+    Claims(BenchClaims),
+}
+
+/// Claim and settle rows as fast as it goes, in every form, beside the same work without claim logic
+///
+/// Starts a throwaway server, with durability on, and drains the same number of rows in each
+/// configuration. The references do the same round trips and commits on rows that are dealt out
+/// beforehand.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchClaims {
+    /// postgres, mysql, mariadb, sqlite or all
+    #[arg(long, value_name = "DATABASE", default_value = "postgres")]
+    pub(crate) on: String,
+    /// Rows in each configuration
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    pub(crate) rows: u32,
+    /// Workers (may be repeated)
+    #[arg(long, value_name = "N", default_values_t = [1, 4])]
+    pub(crate) workers: Vec<u32>,
+    /// Rows a claim (may be repeated)
+    #[arg(long, value_name = "N", default_values_t = [1, 10])]
+    pub(crate) batch: Vec<u32>,
+    /// How long a handler works on a row (may be repeated)
+    #[arg(long, value_name = "DURATION", default_values_t = ["0ms".to_owned()])]
+    pub(crate) handler: Vec<String>,
+    /// A table for people, or JSON lines
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) format: BenchFormat,
+}
+
+/// `--format` of `bench`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchFormat {
+    /// Columns.
+    Table,
+    /// One JSON object a line.
+    Json,
 }
 
 /// Explore every interleaving of scenarios and compare with the verdicts that the files expect

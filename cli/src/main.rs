@@ -39,6 +39,7 @@ fn run(args: args::Args, output: &output::Output) -> Result<exit::Exit, exit::Fa
         }
         args::Command::Mysqltest(args) => command::mysqltest::run(args, output),
         args::Command::Spec(args) => command::spec::run(&config::Spec::of(args)?, output),
+        args::Command::Bench(args::Bench::Claims(args)) => command::bench::run(&args, output),
         args::Command::List(args) => command::list::run(&args.paths, output),
     }
 }

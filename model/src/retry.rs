@@ -57,7 +57,7 @@ pub enum TransactionError<R> {
     #[error(transparent)]
     Database(DbError),
     /// Lost against other transactions in every attempt; rolled back. Try later.
-    #[error("gave up after {attempts} attempts: {last}")]
+    #[error("gave up after {attempts} attempts: {last}{}", detail(last))]
     Exhausted {
         /// How often it was tried.
         attempts: u32,
@@ -70,6 +70,19 @@ pub enum TransactionError<R> {
     /// A statement had failed, its error was not passed on, and the commit rolled back.
     #[error("the transaction had failed and was rolled back: {0}")]
     RolledBack(DbError),
+}
+
+/// The DETAIL of a conflict, in which the server says with what. That of a constraint is left out:
+/// it has values in it.
+fn detail(error: &DbError) -> String {
+    let conflict = matches!(
+        error.class,
+        ErrorClass::Serialization | ErrorClass::Deadlock
+    );
+    match &error.detail {
+        Some(detail) if conflict => format!(" ({detail})"),
+        _ => String::new(),
+    }
 }
 
 /// How often, and after which pauses.
@@ -97,6 +110,21 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
+    /// What is repeated on this database: lost races everywhere (40001, 40P01; 1213, 3058, 1020;
+    /// SQLite 517), and where the database has no other word for a writer in the way, that as well.
+    ///
+    /// | | PostgreSQL | MySQL, MariaDB | SQLite |
+    /// | --- | --- | --- | --- |
+    /// | a lock was not to be had in time | 55P03: no, somebody set a limit | 1205: yes | 5, 6: yes |
+    ///
+    /// 1205 undoes the statement only: the loop rolls back before it runs the work again.
+    pub fn on(dialect: Dialect) -> RetryPolicy {
+        RetryPolicy {
+            contention: dialect != Dialect::Postgres,
+            ..RetryPolicy::default()
+        }
+    }
+
     /// Whether an attempt that failed with this error may succeed when it is repeated.
     pub fn repeats(&self, class: ErrorClass) -> bool {
         match class {

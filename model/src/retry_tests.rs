@@ -202,3 +202,55 @@ fn pauses_double_and_are_jittered() {
     host.set_random(&[5]);
     assert_eq!((host.random(), host.random()), (5, 0));
 }
+
+#[test]
+fn what_is_repeated_follows_from_the_database() {
+    let class = |dialect, code: &str| match dialect {
+        Dialect::Postgres => ErrorClass::of_sqlstate(code),
+        Dialect::Sqlite => ErrorClass::of_sqlite(code.parse().unwrap()),
+        Dialect::MySql | Dialect::MariaDb => ErrorClass::of_errno(code.parse().unwrap(), "HY000"),
+    };
+    for (dialect, repeated, passed_on) in [
+        (
+            Dialect::Postgres,
+            &["40001", "40P01"][..],
+            &["23505", "55P03", "57014", "25P02", "42601"][..],
+        ),
+        (
+            Dialect::MySql,
+            &["1213", "1205", "3058", "1020"],
+            &["1062", "1317", "1451"],
+        ),
+        (
+            Dialect::MariaDb,
+            &["1213", "1205", "1020"],
+            &["1062", "1969"],
+        ),
+        (Dialect::Sqlite, &["5", "517", "6"], &["2067", "1555", "1"]),
+    ] {
+        let policy = RetryPolicy::on(dialect);
+        for code in repeated {
+            assert!(policy.repeats(class(dialect, code)), "{dialect} {code}");
+        }
+        for code in passed_on {
+            assert!(!policy.repeats(class(dialect, code)), "{dialect} {code}");
+        }
+    }
+}
+
+#[test]
+fn the_detail_of_a_conflict_is_shown_and_that_of_a_constraint_is_not() {
+    let text = |code, detail: &str| {
+        let last = DbError::postgres(code, "refused").with_detail(detail);
+        TransactionError::<()>::Exhausted { attempts: 2, last }.to_string()
+    };
+    assert_eq!(
+        text(
+            "40001",
+            "Reason code: Canceled on identification as a pivot."
+        ),
+        "gave up after 2 attempts: 40001: refused \
+         (Reason code: Canceled on identification as a pivot.)"
+    );
+    assert!(!text("23505", "Key (mail)=(a@b) already exists.").contains("a@b"));
+}

@@ -1,5 +1,6 @@
 //! One module a command.
 
+pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod list;
 pub(crate) mod mirror;

@@ -4,6 +4,7 @@ use loom::future::block_on;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
+use super::keys::KeyTable;
 use super::slot::Slots;
 use super::token::Token;
 use crate::Value;
@@ -178,5 +179,78 @@ fn loom_mutex_loses_no_update() {
         *block_on(mutex.lock()) += 1;
         other.join().unwrap();
         assert_eq!(*block_on(mutex.lock()), 2);
+    });
+}
+
+#[test]
+fn loom_keys_exclude_and_come_free() {
+    loom::model(|| {
+        let table = KeyTable::new();
+        let inside = Arc::new(Mutex::new(0));
+        let key: std::sync::Arc<str> = "tenant-1".into();
+        let work = |table: KeyTable, key: std::sync::Arc<str>, inside: Arc<Mutex<u32>>| {
+            let Some(hold) = table.try_lock(&key) else {
+                return false;
+            };
+            *inside.lock().unwrap() += 1;
+            assert_eq!(*inside.lock().unwrap(), 1, "two deliveries of one key");
+            *inside.lock().unwrap() -= 1;
+            drop(hold);
+            true
+        };
+        let other = {
+            let (table, key, inside) = (table.clone(), key.clone(), Arc::clone(&inside));
+            thread::spawn(move || work(table, key, inside))
+        };
+        let mine = work(table.clone(), key, inside);
+        let others = other.join().unwrap();
+        assert!(mine || others, "a free key is had by somebody");
+        assert_eq!(table.held(), 0);
+    });
+}
+
+#[test]
+fn loom_a_permit_that_is_tried_for_is_given_back() {
+    loom::model(|| {
+        let semaphore = Arc::new(Semaphore::new(1));
+        let other = {
+            let semaphore = Arc::clone(&semaphore);
+            thread::spawn(move || drop(semaphore.try_acquire()))
+        };
+        // Whoever waits is served, also behind one who only tries.
+        drop(block_on(semaphore.acquire()));
+        other.join().unwrap();
+        assert!(semaphore.try_acquire().is_some());
+    });
+}
+
+/// A cached index that is changed by attempts which may be rolled back: what it says to a reader is
+/// stored, since it is changed under its mutex only after the commit.
+#[test]
+fn loom_a_cache_behind_its_mutex_never_runs_ahead_of_the_store() {
+    loom::model(|| {
+        let stored = Arc::new(Mutex::new(0));
+        let cache = Arc::new(AsyncMutex::new(0));
+        let writer = {
+            let (stored, cache) = (Arc::clone(&stored), Arc::clone(&cache));
+            thread::spawn(move || {
+                let mut cached = block_on(cache.lock());
+                // The first attempt is rolled back: nothing may be left of it. The second commits.
+                for commits in [false, true] {
+                    let next = *cached + 1;
+                    if commits {
+                        *stored.lock().unwrap() = next;
+                        *cached = next;
+                    }
+                }
+            })
+        };
+        let seen = *block_on(cache.lock());
+        assert!(
+            seen <= *stored.lock().unwrap(),
+            "acknowledged and not stored"
+        );
+        writer.join().unwrap();
+        assert_eq!(*block_on(cache.lock()), 1);
     });
 }

@@ -61,6 +61,12 @@ impl<H: Host> Pool<H> {
         &self.inner.host
     }
 
+    /// How many connections wait for their next user: all that were opened, if none is in use and
+    /// none was closed.
+    pub fn idle(&self) -> usize {
+        self.inner.idle.with(|idle| idle.len())
+    }
+
     /// Waits for a connection, and opens one if none is idle.
     ///
     /// # Errors

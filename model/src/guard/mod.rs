@@ -25,6 +25,7 @@ mod key;
 mod lock;
 pub mod mutation;
 mod plan;
+pub mod promise;
 mod redact;
 mod run;
 

@@ -4,13 +4,16 @@
 //! `ROWLOCK_REQUIRE_LIVE=1` they fail instead.
 
 mod blocking;
+mod claim_forms;
 mod claims;
 mod errors;
+mod guard;
 mod mariadb;
 mod mysql_stage;
 mod needs;
 mod seam;
 mod servers;
+mod specs;
 mod sqlite;
 mod values;
 
@@ -41,6 +44,8 @@ fn main() {
         blocking::TESTS,
         servers::TESTS,
         claims::TESTS,
+        specs::TESTS,
+        guard::TESTS,
     ];
     let mut trials = Vec::new();
     for (name, test) in on_postgres.concat() {
@@ -58,6 +63,21 @@ fn main() {
         for (name, test) in [mariadb::TESTS, mysql_stage::TESTS].concat() {
             let trial = Trial::test(format!("{folder}::{name}"), move || test(flavour));
             trials.push(needs(trial, dialect, &found));
+        }
+    }
+    for (dialect, folder) in [
+        (Dialect::Postgres, "postgres"),
+        (Dialect::MySql, "mysql"),
+        (Dialect::MariaDb, "mariadb"),
+        (Dialect::Sqlite, "sqlite"),
+    ] {
+        for (name, test) in claim_forms::TESTS {
+            let run = move || test(&claim_forms::place(dialect, name));
+            let trial = Trial::test(format!("{folder}::{name}"), run);
+            trials.push(match dialect {
+                Dialect::Sqlite => trial,
+                _ => needs(trial, dialect, &found),
+            });
         }
     }
     let conclusion = libtest_mimic::run(&arguments, trials);

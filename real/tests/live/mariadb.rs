@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use rowlock_model::{Dialect, ErrorClass, Host, Reply, Session, TransactionStatus, Value};
 use rowlock_real::server::{Flavour, MySqlServer};
-use rowlock_real::{RealHost, RealSession};
+use rowlock_real::{MySqlTarget, RealHost, RealSession};
 
 use crate::{TestResult, block_on};
 
@@ -48,6 +48,16 @@ async fn session(flavour: Flavour, name: &str) -> RealSession {
     run(&mut admin, &format!("DROP DATABASE IF EXISTS {name}")).await;
     run(&mut admin, &format!("CREATE DATABASE {name}")).await;
     another(flavour, name).await
+}
+
+/// Creates the database `name` anew.
+pub(crate) async fn fresh(flavour: Flavour, name: &str) {
+    drop(session(flavour, name).await);
+}
+
+/// Where the database `name` is.
+pub(crate) fn target(flavour: Flavour, name: &str) -> MySqlTarget {
+    server(flavour).target().with_database(name)
 }
 
 async fn another(flavour: Flavour, name: &str) -> RealSession {

@@ -13,6 +13,7 @@
 //! properties that its form promises, see [`rules`].
 
 mod advisory;
+mod guard;
 mod lease;
 mod params;
 mod row_lock;
@@ -23,13 +24,19 @@ use std::sync::Arc;
 
 use rowlock_model::Value;
 use rowlock_model::claim::promise;
+use rowlock_model::guard::promise as guarded;
 
 use crate::database::Database;
 use crate::explore::{Explorer, ProcessSpec};
 use params::Params;
 
 /// The names of all actors.
-pub const NAMES: [&str; 3] = ["advisory-worker", "lease-worker", "row-lock-worker"];
+pub const NAMES: [&str; 4] = [
+    "advisory-worker",
+    "guarded-writer",
+    "lease-worker",
+    "row-lock-worker",
+];
 
 /// A scenario names an actor that does not exist, or one of its parameters is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +61,7 @@ pub fn process(
     let mut params = Params::new(params);
     let spec = match name {
         "advisory-worker" => advisory::process(label, &mut params)?,
+        "guarded-writer" => guard::process(label, &mut params)?,
         "lease-worker" => lease::process(label, &mut params)?,
         "row-lock-worker" => row_lock::process(label, &mut params)?,
         _ => {
@@ -77,10 +85,12 @@ pub fn watch<'a, D: Database>(
     actors: impl IntoIterator<Item = (&'a str, &'a BTreeMap<Arc<str>, Value>)>,
 ) -> Explorer<D> {
     // In the advisory form as in the lease form each claim counts.
-    let (mut lease, mut row_lock, mut except) = (false, false, Vec::new());
+    let (mut lease, mut row_lock, mut guard) = (false, false, false);
+    let mut except = Vec::new();
     for (name, params) in actors {
         lease |= name == "lease-worker" || name == "advisory-worker";
         row_lock |= name == "row-lock-worker";
+        guard |= name == "guarded-writer";
         let names = params.get("except").and_then(Value::as_str);
         except.extend(names.unwrap_or_default().split(", "));
     }
@@ -99,6 +109,12 @@ pub fn watch<'a, D: Database>(
     }
     if watched(promise::ATTEMPTS_ARE_COUNTED) && row_lock {
         explorer = explorer.monitor(rules::EveryRetryCounts);
+    }
+    if guard && !except.contains(&guarded::ONE_WRITER) {
+        explorer = explorer.monitor(rules::OneWriter);
+    }
+    if guard && !except.contains(&guarded::SUCCESS_WAS_ALONE) {
+        explorer = explorer.monitor(rules::SuccessWasAlone);
     }
     explorer
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rowlock_model::Value;
 use rowlock_model::claim::{Clock, FifoGuard, Mutation, Settlement, Table, promise};
+use rowlock_model::guard::promise as guarded;
 
 use super::ActorError;
 
@@ -152,13 +153,11 @@ impl<'a> Params<'a> {
     /// Names of promises, with `, ` between them.
     pub(super) fn promises(&mut self, name: &'static str) -> Result<(), ActorError> {
         let text = self.text(name)?.unwrap_or_default();
-        let known = |word: &str| word.is_empty() || promise::ALL.contains(&word);
+        let all = [&promise::ALL[..], &guarded::ALL].concat();
+        let known = |word: &str| word.is_empty() || all.contains(&word);
         match text.split(", ").all(known) {
             true => Ok(()),
-            false => Err(wrong(
-                name,
-                &format!("some of: {}", promise::ALL.join(", ")),
-            )),
+            false => Err(wrong(name, &format!("some of: {}", all.join(", ")))),
         }
     }
 

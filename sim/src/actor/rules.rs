@@ -6,6 +6,7 @@
 
 use rowlock_model::Value;
 use rowlock_model::claim::promise;
+use rowlock_model::guard::promise as guarded;
 use rowlock_model::schedule::{Choice, ProcessId};
 
 use crate::explore::{Inspect, Monitor, Remark, Seen, What};
@@ -280,5 +281,94 @@ impl Monitor for EveryRetryCounts {
             }
             _ => Remark::Fine,
         }
+    }
+}
+
+/// What a process that tells without naming a row told: its name.
+fn announced<'a>(seen: &Seen<'a>) -> Option<(ProcessId, &'a str)> {
+    match seen.what {
+        What::Note { name, .. } => Some((seen.process?, name)),
+        _ => None,
+    }
+}
+
+/// While sessions live, at most one process is between the acquisition and the release of a guard.
+/// One configuration a scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct OneWriter;
+
+impl Monitor for OneWriter {
+    /// Who is inside.
+    type State = Vec<ProcessId>;
+
+    fn name(&self) -> &str {
+        guarded::ONE_WRITER
+    }
+
+    fn start(&self) -> Vec<ProcessId> {
+        Vec::new()
+    }
+
+    fn see(&self, inside: &mut Self::State, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
+        if let Some(process) = crashed(seen) {
+            inside.retain(|other| *other != process);
+        }
+        match announced(seen) {
+            Some((process, "guarded")) => {
+                inside.push(process);
+                inside.sort();
+                if inside.len() > 1 {
+                    return Remark::Violated(format!(
+                        "{} has the guard while somebody else works under it",
+                        seen.name
+                    ));
+                }
+            }
+            Some((process, "unguarded")) => inside.retain(|other| *other != process),
+            _ => {}
+        }
+        Remark::Fine
+    }
+}
+
+/// A run that reports success was not overlapped by another holder of the guard: whoever lost it on
+/// the way does not succeed.
+#[derive(Clone, Copy, Debug)]
+pub struct SuccessWasAlone;
+
+impl Monitor for SuccessWasAlone {
+    /// Who is inside, and whether somebody else came in since.
+    type State = Vec<(ProcessId, bool)>;
+
+    fn name(&self) -> &str {
+        guarded::SUCCESS_WAS_ALONE
+    }
+
+    fn start(&self) -> Self::State {
+        Vec::new()
+    }
+
+    fn see(&self, inside: &mut Self::State, seen: &Seen<'_>, _db: &mut Inspect<'_>) -> Remark {
+        if let Some(process) = crashed(seen) {
+            inside.retain(|(other, _)| *other != process);
+        }
+        match announced(seen) {
+            Some((process, "guarded")) => {
+                for (_, overlapped) in inside.iter_mut() {
+                    *overlapped = true;
+                }
+                inside.push((process, false));
+                inside.sort();
+            }
+            Some((process, "success")) if inside.contains(&(process, true)) => {
+                return Remark::Violated(format!(
+                    "{} reports success, and somebody else had the guard meanwhile",
+                    seen.name
+                ));
+            }
+            Some((process, "unguarded")) => inside.retain(|(other, _)| *other != process),
+            _ => {}
+        }
+        Remark::Fine
     }
 }

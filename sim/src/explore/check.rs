@@ -163,7 +163,11 @@ impl<D: Database> World<D> {
                     .iter()
                     .map(|session| self.session_name(self.line_of(*session)).to_string())
                     .collect();
-                Some(format!("{} held by {}", wait.object, blockers.join(", ")))
+                // A prepared transaction is nobody.
+                Some(match &blockers[..] {
+                    [] => wait.object.clone(),
+                    all => format!("{} held by {}", wait.object, all.join(", ")),
+                })
             });
             let name = &self.actors[process].name;
             parts.push(match on {

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use sha2::{Digest, Sha256};
+
 use rowlock_model::value::civil;
 use rowlock_model::{DbError, Dialect, Value};
 use rust_decimal::Decimal;
@@ -45,6 +47,8 @@ pub enum Function {
     ByteLength,
     /// `CHAR_LENGTH(x)`; `LENGTH` of SQLite.
     CharLength,
+    /// `SHA2(x, 256)`: of the bytes of the text, in hexadecimal.
+    Sha256,
     /// `LOWER(x)`.
     Lower,
     /// `UPPER(x)`.
@@ -210,6 +214,10 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
         Function::CharLength => match &args[0] {
             Value::Bytes(bytes) => Value::Int(bytes.len() as i64),
             _ => Value::Int(text(0).chars().count() as i64),
+        },
+        Function::Sha256 => match &args[0] {
+            Value::Bytes(bytes) => sha256(bytes),
+            _ => sha256(text(0).as_bytes()),
         },
         Function::Lower => match dialect {
             Dialect::Sqlite => Value::text(text(0).to_ascii_lowercase()),
@@ -480,6 +488,12 @@ fn hex(value: &Value, dialect: Dialect) -> Value {
         other => as_text(other, dialect).as_bytes().to_vec(),
     };
     let text: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+    Value::text(text)
+}
+
+fn sha256(bytes: &[u8]) -> Value {
+    let digest: [u8; 32] = Sha256::digest(bytes).into();
+    let text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     Value::text(text)
 }
 

@@ -54,10 +54,10 @@ impl Author<'_> {
             return self.key_text(w, parts);
         }
         let full = |w: &mut Writer| {
-            // One character set, whatever those of the columns are.
-            w.raw("CONVERT(CONCAT(LOWER(DATABASE()), '.', ");
+            // The connection's character set, whatever those of the columns are.
+            w.raw("CAST(CONCAT(LOWER(DATABASE()), '.', ");
             self.key_text(w, parts);
-            w.raw(") USING utf8mb4)");
+            w.raw(") AS CHAR)");
         };
         w.raw("IF(CHAR_LENGTH(");
         full(w);

@@ -229,3 +229,36 @@ fn an_old_server_is_refused() {
         assert_eq!(error.next(), Next::GiveUp);
     });
 }
+
+#[test]
+fn an_extension_that_counts_no_row_is_looked_into_on_mysql() {
+    // A client that counts changed rows is told 0 where the end of the lease is what it was.
+    for (dialect, still_there, lost) in [
+        (Dialect::MySql, true, false),
+        (Dialect::MariaDb, false, true),
+        (Dialect::Sqlite, true, true),
+    ] {
+        let host = FakeHost::new(NOW, move |call: &Call| {
+            let claimed = rows(&["id", "attempt"], &[&[7.into(), 1.into()]]);
+            let proof = call.sql.starts_with("SELECT `id` FROM");
+            Ok::<Reply, DbError>(match call.sql.split(' ').next() {
+                Some("SELECT") if proof && !still_there => rows(&["id"], &[]),
+                Some("SELECT") => claimed,
+                Some("UPDATE") if call.sql.contains("RETURNING") => claimed,
+                Some("UPDATE") if call.sql.contains("AS target") => affected("UPDATE", 1),
+                Some("UPDATE") => affected("UPDATE", 0),
+                Some(word) => Reply::tag(word),
+                None => Reply::default(),
+            })
+        });
+        host.run(async {
+            let table = table().locked_until("until");
+            let pool = Pool::new(host.clone(), 1);
+            let queue = Lease::open(pool, dialect, table, LeaseOptions::default()).unwrap();
+            let delivery = queue.claim(1).await.unwrap().pop().unwrap();
+            host.sleep(std::time::Duration::from_secs(20)).await;
+            assert_eq!(delivery.is_lost(), lost, "{dialect}");
+            delivery.forget();
+        });
+    }
+}

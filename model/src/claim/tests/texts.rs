@@ -425,7 +425,7 @@ fn an_advisory_claim_chooses_locks_and_takes() {
 fn names_of_locks_on_mysql_are_short_and_belong_to_the_database() {
     let table = small().advisory_lock("{tenant}");
     let statements = advisory(Dialect::MySql, &table, true);
-    let name = "CONVERT(CONCAT(LOWER(DATABASE()), '.', CONCAT_WS('', `tenant`)) USING utf8mb4)";
+    let name = "CAST(CONCAT(LOWER(DATABASE()), '.', CONCAT_WS('', `tenant`)) AS CHAR)";
     let name = format!("IF(CHAR_LENGTH({name}) <= 64, {name}, SHA2({name}, 256))");
     assert_eq!(
         &*statements.candidates.sql,

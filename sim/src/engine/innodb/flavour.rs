@@ -187,13 +187,8 @@ impl Flavour {
         !self.is_mariadb()
     }
 
-    /// `EXISTS` and `NOT EXISTS` become joins: rows come in no order that an index gives.
-    pub fn joins_existence(self) -> bool {
-        !self.is_mariadb()
-    }
-
     /// Foreign keys are checked before the row is written, not with the record of their index.
-    pub fn checks_parents_first(self) -> bool {
+    pub fn checks_foreign_keys_first(self) -> bool {
         !self.is_mariadb()
     }
 
@@ -201,6 +196,13 @@ impl Flavour {
     /// record), its row being locked when it is changed.
     pub fn cascade_reads_child_shared(self) -> bool {
         self.is_mariadb()
+    }
+
+    /// A row that `REPLACE` puts in the place of another one keeps its children where it has the
+    /// same referenced key. MySQL 9.7 does so (foreign keys are those of the server, not of InnoDB:
+    /// `innodb_native_foreign_keys` is off); MariaDB deletes the old row and all that depends on it.
+    pub fn keeps_children_of_replaced(self) -> bool {
+        !self.is_mariadb()
     }
 
     /// `lock_wait_timeout` (metadata locks), in seconds.

@@ -92,7 +92,7 @@ impl Store {
         old: Option<&Row>,
         row: &Row,
     ) -> Result<(), Obstacle> {
-        if !self.flavour.checks_parents_first() || shape.table.foreign_keys.is_empty() {
+        if !self.flavour.checks_foreign_keys_first() || shape.table.foreign_keys.is_empty() {
             return Ok(());
         }
         for (at, index) in shape.indexes.iter().enumerate() {
@@ -112,7 +112,7 @@ impl Store {
         at: usize,
         row: &Row,
     ) -> Result<(), Obstacle> {
-        if self.flavour.checks_parents_first() {
+        if self.flavour.checks_foreign_keys_first() {
             return Ok(());
         }
         self.check_parents(session, shape, at, row)
@@ -210,15 +210,17 @@ impl Store {
         shape: &Shape,
         old: &Row,
         new: Option<&Row>,
+        by: Option<&Row>,
         progress: &mut Progress,
     ) -> Result<(), Obstacle> {
         self.finish_child(session, progress)?;
+        let kept = new.or(by.filter(|_| self.flavour.keeps_children_of_replaced()));
         let children = self.schema().children(&shape.table.name);
         for (child, at) in children {
             let key = child.table.foreign_keys[at].clone();
             let columns = parent_columns(shape, &key);
             let values: Vec<Value> = columns.iter().map(|c| old[*c].clone()).collect();
-            let goes = new.is_none_or(|new| columns.iter().any(|c| new[*c] != old[*c]));
+            let goes = kept.is_none_or(|new| columns.iter().any(|c| new[*c] != old[*c]));
             if !goes {
                 continue;
             }
@@ -245,7 +247,7 @@ impl Store {
         };
         let shape = self.shape(child.table);
         let result = match &child.new {
-            None => self.delete_row(session, &shape, &child.old, &mut child.progress),
+            None => self.delete_row(session, &shape, &child.old, None, &mut child.progress),
             Some(new) => self.update_row(session, &shape, &child.old, new, &mut child.progress),
         };
         if result.is_err() {

@@ -198,6 +198,15 @@ impl Lowering<'_> {
             ("REPEAT", false) => (F::Repeat, 2, 2, kind_only(Kind::Text)),
             ("REVERSE", false) => (F::Reverse, 1, 1, kind_only(Kind::Text)),
             ("HEX", _) => (F::Hex, 1, 1, kind_only(Kind::Text)),
+            // A length of NULL means different things on MySQL and MariaDB: only literals.
+            ("SHA2", false)
+                if matches!(
+                    args.get(1).map(|arg| &arg.expr),
+                    Some(Expr::Const(Value::Int(0 | 256)))
+                ) =>
+            {
+                (F::Sha256, 2, 2, kind_only(Kind::Text))
+            }
             ("TYPEOF", true) => (F::TypeOf, 1, 1, kind_only(Kind::Text)),
             ("FIELD", false) => (F::Field, 2, many, kind_only(Kind::Int)),
             ("FIND_IN_SET", false) => (F::FindInSet, 2, 2, kind_only(Kind::Int)),

@@ -7,6 +7,7 @@
 mod group;
 mod join;
 mod select;
+mod semijoin;
 mod window;
 mod write;
 

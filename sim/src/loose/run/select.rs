@@ -7,6 +7,7 @@ use rowlock_model::{DbError, Dialect, Row, Value};
 
 use super::Executor;
 use super::join::Ask;
+use super::semijoin;
 use crate::loose::eval::{Frame, eval, test};
 use crate::loose::expr::{AggregateKind, Comparison, Expr};
 use crate::loose::query::{Body, KeyOp, Query, Select, SetOp, SortBy, SortKey};
@@ -122,7 +123,8 @@ impl<'e, S: Storage> Executor<'e, S> {
         wanted: Option<u64>,
     ) -> Result<Vec<Targets>, Stop> {
         let plain = select.grouping.is_none() && select.windows.is_empty();
-        let streams = plain && select.distinct.is_none();
+        let streams =
+            plain && select.distinct.is_none() && !semijoin::is_hashed(select, self.dialect);
         // The engine may deliver the order itself only if nothing stands between.
         let order: Vec<SortKey> = match streams {
             true => query.sort.iter().map(|key| resolved(key, select)).collect(),
