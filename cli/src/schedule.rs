@@ -26,6 +26,7 @@ pub(crate) fn of(scenario: &Scenario, case: &Case, violation: &Violation) -> Sch
         database: case.database,
         isolation: case.isolation,
         bounds: case.bounds.clone(),
+        granularity: case.granularity,
         processes: processes.collect(),
         setup: case.setup.as_ref().map(|script| script.text.clone()),
         schedule: violation.schedule.clone(),

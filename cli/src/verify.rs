@@ -125,6 +125,7 @@ impl About {
                 database,
                 isolation: rowlock_scenarios::scenario::default_isolation(database),
                 bounds: explorer.fault_bounds().clone(),
+                granularity: explorer.present_granularity(),
                 processes: processes.collect(),
                 setup: (!setup.is_empty()).then(|| setup.join("\n").into()),
                 schedule: Schedule::default(),

@@ -15,6 +15,7 @@ use crate::{DbError, Reply};
 /// | `0 rows`, `1 row (1, x)`, `2 rows (1) (2)` | rows returned, in order |
 /// | `error 23505` | refused with this code |
 /// | `waits` | blocked |
+/// | `pauses` | before a row lock, in row granularity |
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
     /// Completed.
@@ -23,6 +24,8 @@ pub enum Outcome {
     Failed(DbError),
     /// Blocked, behind these sessions (their labels, sorted; empty if not known).
     Waits(Vec<String>),
+    /// It pauses before it locks this row (`job (0,2)`: table and place; empty if not known).
+    Pauses(String),
 }
 
 impl Outcome {
@@ -64,6 +67,7 @@ impl fmt::Display for Outcome {
             Outcome::Done(_) => f.write_str("ok"),
             Outcome::Failed(error) => write!(f, "error {}", error.code),
             Outcome::Waits(_) => f.write_str("waits"),
+            Outcome::Pauses(_) => f.write_str("pauses"),
         }
     }
 }

@@ -44,6 +44,40 @@ pub enum Loss {
     StillRunning,
 }
 
+/// Where one statement may give way to another.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Granularity {
+    /// Only where it waits.
+    #[default]
+    Statement,
+    /// Also before it locks a row that it does not hold yet: it *pauses* there.
+    Row,
+}
+
+impl fmt::Display for Granularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Granularity::Statement => "statement",
+            Granularity::Row => "row",
+        })
+    }
+}
+
+impl std::str::FromStr for Granularity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Granularity, String> {
+        match text {
+            "statement" => Ok(Granularity::Statement),
+            "row" => Ok(Granularity::Row),
+            _ => Err(format!("`{text}` is not `statement` or `row`")),
+        }
+    }
+}
+
 /// One decision of the explorer. Between two decisions everything is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -53,6 +87,9 @@ pub enum Choice {
     /// A session whose lock was granted goes on. Where the server leaves open which of several
     /// waiters comes first, there are several of these to choose from.
     Resume(SessionId),
+    /// A statement that pauses before a row lock takes it and goes on, to its next pause or its end
+    /// ([`Granularity::Row`]).
+    Continue(SessionId),
     /// The deadlock check of a waiting session runs, finds a cycle and ends its statement.
     Deadlock(SessionId),
     /// A timer of the server (lock timeout, statement timeout, idle timeout) fires in a session.

@@ -4,6 +4,7 @@
 //! statement was sent, [`settle`](Stage::settle) waits until every busy session has answered or is
 //! named as blocked by the server itself. A session that merely runs is waited for.
 
+mod gate;
 mod mysql;
 pub(crate) mod postgres;
 mod sqlite;
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::select_all;
 use rowlock_model::schedule::{SessionId, Statement};
-use rowlock_model::{Batch, DbError, Dialect, ErrorClass, Isolation, Reply, Session};
-use rowlock_scenarios::stage::{Answer, Blocked, Completion, Stage, StageError};
+use rowlock_model::{Batch, DbError, Dialect, ErrorClass, Isolation, Reply, Session, Value};
+use rowlock_scenarios::stage::{Answer, Blocked, Completion, PausePlan, Paused, Stage, StageError};
 use tokio::runtime::Runtime;
 
 use crate::server::{MySqlServer, PostgresServer};
@@ -26,6 +27,9 @@ use sqlite::SqliteStage;
 
 /// How long a session may run without answering and without being blocked.
 const RUN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long sessions that were told to end may take.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often the server is asked at first, and at last, who is blocked.
 const POLL: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(10));
@@ -57,6 +61,10 @@ impl Default for DeadlockTimeouts {
 pub struct RealStage {
     // Before the runtime: sessions and servers go first.
     sessions: Vec<Slot>,
+    /// A statement is under way that may end other sessions.
+    terminates: bool,
+    /// Backends that are known to have ended.
+    ended: Vec<i64>,
     server: Server,
     runtime: Runtime,
 }
@@ -194,6 +202,8 @@ impl RealStage {
     fn with(server: Server, runtime: Runtime) -> RealStage {
         RealStage {
             sessions: Vec::new(),
+            terminates: false,
+            ended: Vec::new(),
             server,
             runtime,
         }
@@ -294,10 +304,49 @@ impl RealStage {
         on!(&mut self.server, server => self.runtime.block_on(server.running(busy, &all)))
     }
 
+    /// A statement that ends a session answers before that session is gone and its locks are free:
+    /// waits until so many sessions have gone as the answers say, for a while at most.
+    fn await_ends(&mut self, completions: &[Completion]) -> Result<(), StageError> {
+        let Server::Postgres(server) = &mut self.server else {
+            return Ok(());
+        };
+        let told: usize = completions.iter().map(sessions_ended).sum();
+        let backends: Vec<i64> = self.sessions.iter().map(|s| s.session.backend()).collect();
+        let deadline = Instant::now() + END_TIMEOUT;
+        while told > 0 && Instant::now() < deadline {
+            let gone = self.runtime.block_on(server.gone(&backends))?;
+            // Sessions that had ended before do not come back: count the new ones.
+            let new = gone.iter().filter(|pid| !self.ended.contains(pid)).count();
+            if new >= told {
+                break;
+            }
+            std::thread::sleep(POLL.0);
+        }
+        self.ended = self.runtime.block_on(server.gone(&backends))?;
+        Ok(())
+    }
+
     fn sorted(mut completions: Vec<Completion>) -> Vec<Completion> {
         completions.sort_by_key(|completion| completion.session);
         completions
     }
+}
+
+/// How many sessions an answer says to have ended: rows that are true, or a single number.
+fn sessions_ended(completion: &Completion) -> usize {
+    let reply = match &completion.answer {
+        Answer::Exec(Ok(reply)) => Some(reply),
+        Answer::Batch(Ok(batch)) => batch.replies.last(),
+        _ => None,
+    };
+    let rows = reply.map_or(&[][..], |reply| &reply.rows[..]);
+    let values = rows.iter().flat_map(|row| row.iter());
+    let ended = values.map(|value| match value {
+        Value::Bool(true) => 1,
+        Value::Int(n) if rows.len() == 1 => usize::try_from(*n).unwrap_or(0),
+        _ => 0,
+    });
+    ended.sum()
 }
 
 /// Runs a script of the set-up, as one message.
@@ -350,6 +399,8 @@ impl Stage for RealStage {
 
     fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
         self.sessions.clear();
+        self.terminates = false;
+        self.ended.clear();
         on!(&mut self.server, server => self.runtime.block_on(server.reset(setup)))
     }
 
@@ -378,6 +429,13 @@ impl Stage for RealStage {
         if slot.busy.is_some() {
             return Err(failure(format!("session `{}` is busy", slot.label)));
         }
+        if let Server::Postgres(server) = &mut self.server {
+            let slot = &mut self.sessions[usize::from(session.0)];
+            self.runtime
+                .block_on(server.before(session, &mut slot.session, statement));
+        }
+        self.terminates |= statement.sql.contains("pg_terminate_backend");
+        let slot = self.slot(session)?;
         slot.busy = Some(if statement.batch {
             Request::Batch(slot.session.start_batch(&statement.sql))
         } else {
@@ -389,6 +447,10 @@ impl Stage for RealStage {
     fn settle(&mut self, _first: Option<SessionId>) -> Result<Vec<Completion>, StageError> {
         let mut completions = Vec::new();
         self.rest(&mut completions)?;
+        if std::mem::take(&mut self.terminates) {
+            self.await_ends(&completions)?;
+            self.rest(&mut completions)?;
+        }
         Ok(RealStage::sorted(completions))
     }
 
@@ -422,6 +484,42 @@ impl Stage for RealStage {
         on!(&mut self.server, server => {
             self.runtime.block_on(server.plan_victims(victims, open))
         })
+    }
+
+    fn pause_at(&mut self, plan: &PausePlan) -> Result<(), StageError> {
+        let sessions = self.sessions.iter_mut().enumerate();
+        let open = sessions
+            .map(|(i, slot)| (session_id(i), &mut slot.session))
+            .collect();
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.pause_at(plan, open)),
+            server => {
+                let dialect = on!(server, server => server.dialect());
+                Err(failure(format!(
+                    "statements cannot be made to pause between row locks on a live {dialect}"
+                )))
+            }
+        }
+    }
+
+    fn paused(&mut self) -> Result<Vec<Paused>, StageError> {
+        let all = self.backends();
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.paused(&all)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn proceed(&mut self, session: SessionId) -> Result<(), StageError> {
+        let paused = self.paused()?;
+        if !paused.iter().any(|paused| paused.session == session) {
+            let label = &self.slot(session)?.label;
+            return Err(failure(format!("session `{label}` does not pause")));
+        }
+        match &mut self.server {
+            Server::Postgres(server) => self.runtime.block_on(server.proceed(session)),
+            _ => Ok(()),
+        }
     }
 
     fn drop_client(&mut self, session: SessionId) -> Result<(), StageError> {

@@ -31,7 +31,11 @@ fn main() {
     let found = installed();
     let stages = Stages::default();
     let mut trials = Vec::new();
-    for file in files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios/bugs")) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    for file in ["bugs", "locks"]
+        .map(|name| files(&folder.join(name)))
+        .concat()
+    {
         let text = std::fs::read_to_string(&file).expect("a scenario can be read");
         let name = file.file_stem().unwrap_or_default().to_string_lossy();
         let source = Source::new(file.display().to_string(), text);

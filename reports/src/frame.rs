@@ -28,6 +28,8 @@ pub enum Kind {
     Step,
     /// A session goes on whose lock was granted.
     Resume,
+    /// A statement goes on that paused before a row lock.
+    Continue,
     /// A session is the victim of a deadlock.
     Deadlock,
     /// A timer of the server fires.
@@ -46,6 +48,8 @@ pub enum Kind {
     Lose(Loss),
     /// The clocks move by so many microseconds.
     Advance(i64),
+    /// A query is run outside the sessions.
+    Observe,
 }
 
 /// An outcome in words, and how it is meant.
@@ -82,6 +86,8 @@ impl Said {
             ),
             Outcome::Waits(behind) if behind.is_empty() => ("waits".to_owned(), Tone::Waits),
             Outcome::Waits(behind) => (format!("waits for {}", behind.join(", ")), Tone::Waits),
+            Outcome::Pauses(row) if row.is_empty() => ("pauses".to_owned(), Tone::Waits),
+            Outcome::Pauses(row) => (format!("pauses before {row}"), Tone::Waits),
         };
         Said { text, tone }
     }
@@ -93,6 +99,7 @@ impl Kind {
         match *choice {
             Choice::Step(..) => Kind::Step,
             Choice::Resume(_) => Kind::Resume,
+            Choice::Continue(_) => Kind::Continue,
             Choice::Deadlock(_) => Kind::Deadlock,
             Choice::Expire(_) => Kind::Expire,
             Choice::Late(_) => Kind::Late,
@@ -110,6 +117,7 @@ impl Kind {
         match self {
             Kind::Step => "step",
             Kind::Resume => "resume",
+            Kind::Continue => "continue",
             Kind::Deadlock => "deadlock",
             Kind::Expire => "expire",
             Kind::Late => "late",
@@ -119,6 +127,7 @@ impl Kind {
             Kind::Kill => "kill",
             Kind::Lose(_) => "lose",
             Kind::Advance(_) => "advance",
+            Kind::Observe => "observe",
         }
     }
 }
@@ -128,7 +137,10 @@ impl Frame {
     pub fn of(event: &Event) -> Frame {
         Frame {
             actor: event.actor.to_string(),
-            kind: Kind::of(&event.choice),
+            kind: match event.choice {
+                Choice::Advance(0) if event.statement.is_some() => Kind::Observe,
+                choice => Kind::of(&choice),
+            },
             step: event.step.as_deref().map(str::to_owned),
             statement: event.statement.clone(),
             outcome: event.outcome.as_ref().map(Said::of),

@@ -7,7 +7,7 @@ use rowlock_model::verdict::{Bounds, Verdict};
 use rowlock_model::{Outcome, Value};
 use serde::Serialize;
 
-use crate::frame::Kind;
+use crate::frame::Frame;
 use crate::terminal::{Case, CaseResult, Tally};
 
 /// The number in every object.
@@ -168,7 +168,7 @@ fn step<'a>(
         case: case.map(CaseKeys::of),
         schedule,
         index,
-        event: Kind::of(&event.choice).name(),
+        event: Frame::of(event).kind.name(),
         session: &event.actor,
         step: event.step.as_deref(),
         sql: statement.map(|s| &*s.sql),
@@ -183,7 +183,10 @@ fn step<'a>(
             Choice::Lose(_, _, loss) => Some(loss.to_string()),
             _ => None,
         },
-        outcome: event.outcome.as_ref().map(ToString::to_string),
+        outcome: event.outcome.as_ref().map(|outcome| match outcome {
+            Outcome::Pauses(row) if !row.is_empty() => format!("pauses before {row}"),
+            outcome => outcome.to_string(),
+        }),
         message: match &event.outcome {
             Some(Outcome::Failed(error)) => Some(&error.message),
             _ => None,

@@ -340,6 +340,9 @@ fn labels(frames: &[Frame]) -> Vec<&str> {
     labels
 }
 
+/// How much of what an observer sees is drawn.
+const OBSERVED_WIDTH: usize = 60;
+
 /// The text of an event that is drawn across all lanes.
 fn full_width(frame: &Frame) -> Option<String> {
     let actor = &frame.actor;
@@ -348,6 +351,11 @@ fn full_width(frame: &Frame) -> Option<String> {
         Kind::Notice => format!("the server notices that {actor} is gone"),
         Kind::Kill => format!("the server ends the session of {actor}"),
         Kind::Advance(micros) => format!("the clock moves by {}", duration(micros)),
+        Kind::Observe => {
+            let outcome = frame.outcome.as_ref().map_or("", |said| &said.text);
+            let step = frame.step.as_deref().unwrap_or_default();
+            format!("{step} → {}", cut(outcome, OBSERVED_WIDTH))
+        }
         Kind::Lose(loss) => {
             let how = match loss {
                 Loss::NotArrived => "before its statement arrives",
@@ -359,7 +367,13 @@ fn full_width(frame: &Frame) -> Option<String> {
                 None => format!("{actor} loses its connection {how}"),
             }
         }
-        Kind::Step | Kind::Resume | Kind::Deadlock | Kind::Expire | Kind::Late | Kind::Cancel => {
+        Kind::Step
+        | Kind::Resume
+        | Kind::Continue
+        | Kind::Deadlock
+        | Kind::Expire
+        | Kind::Late
+        | Kind::Cancel => {
             return None;
         }
     };
@@ -430,7 +444,7 @@ fn what(frame: &Frame) -> String {
     let step = frame.step.as_deref().unwrap_or_default();
     let with = |verb: &str| format!("{step} {verb}").trim_start().to_owned();
     match frame.kind {
-        Kind::Resume => with("goes on"),
+        Kind::Resume | Kind::Continue => with("goes on"),
         Kind::Deadlock => with("is the deadlock victim"),
         Kind::Expire => with("runs into its timeout"),
         Kind::Late => with("runs late"),

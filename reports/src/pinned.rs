@@ -51,6 +51,13 @@ fn frame(pinned: &Pinned, action: PinnedAction) -> Frame {
             };
             (session, kind, Some(step))
         }
+        PinnedAction::Observe(observer) => {
+            let observer = &pinned.observers[observer];
+            return Frame {
+                step: Some(format!("?{}", observer.name)),
+                ..bare(String::new(), Kind::Observe)
+            };
+        }
         PinnedAction::Advance(by) => {
             let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
             return bare(String::new(), Kind::Advance(micros));
@@ -61,6 +68,7 @@ fn frame(pinned: &Pinned, action: PinnedAction) -> Frame {
         PinnedAction::Deadlock(session) => (session, Kind::Deadlock, None),
         PinnedAction::Expire(session) => (session, Kind::Expire, None),
         PinnedAction::Resume(session) => (session, Kind::Resume, None),
+        PinnedAction::Continue(session) => (session, Kind::Continue, None),
         PinnedAction::Late(session) => (session, Kind::Late, None),
     };
     Frame {
@@ -101,6 +109,7 @@ fn said(expected: &Expected) -> Option<Said> {
         Expected::Lost => ("lost".to_owned(), Tone::Refused),
         Expected::Waits(None) => ("waits".to_owned(), Tone::Waits),
         Expected::Waits(Some(behind)) => (format!("waits for {}", behind.join(", ")), Tone::Waits),
+        Expected::Pauses(_) => (expected.to_string(), Tone::Waits),
         Expected::Text(text) if text.starts_with("error ") => (text.to_string(), Tone::Refused),
         Expected::Text(text) => (text.to_string(), Tone::Done),
     };

@@ -2,7 +2,9 @@
 
 use rowlock_model::schedule::Event;
 use rowlock_model::{ErrorClass, Outcome};
-use rowlock_scenarios::replay::{Conclusion, Difference, Mirror, Replay, Step, StepVerdict};
+use rowlock_scenarios::replay::{
+    Agreement, Conclusion, Difference, Mirror, Replay, Step, StepVerdict,
+};
 use serde::Serialize;
 
 use crate::frame::Frame;
@@ -210,16 +212,17 @@ pub struct Mirrored {
     pub case: Case,
     /// The name of the pinned schedule, or `schedule`.
     pub schedule: String,
-    /// Both runs; the last ones if there were several.
+    /// Both runs.
     pub mirror: Mirror,
-    /// How often they were run.
-    pub tries: u32,
 }
 
 /// One line: what was run, and whether both agree.
 pub fn mirror_line(mirrored: &Mirrored, columns: Columns, manner: &Manner) -> String {
     let palette = &manner.palette;
     let (word, style, what) = match &mirrored.mirror.difference {
+        None if mirrored.mirror.agreement == Agreement::OtherBranch => {
+            ("ok", palette.good, "other branch".to_owned())
+        }
         None => ("ok", palette.good, "same".to_owned()),
         Some(Difference { step, .. }) => {
             let place = match step {
@@ -233,8 +236,8 @@ pub fn mirror_line(mirrored: &Mirrored, columns: Columns, manner: &Manner) -> St
     let target = mirrored.case.target();
     let steps = counted(mirrored.mirror.right.steps.len() as u64, "step");
     let mut cost = format!("{}, {steps}", mirrored.mirror.right.server);
-    if mirrored.tries > 1 {
-        cost.push_str(&format!(", {} tries", mirrored.tries));
+    if mirrored.mirror.branches > 1 {
+        cost.push_str(&format!(", {} branches", mirrored.mirror.branches));
     }
     format!(
         "{}{}  {name}{}  {target}{}  {}: {what}  {}",
@@ -283,6 +286,8 @@ struct MirrorObject<'a> {
     schedule: &'a str,
     servers: [&'a str; 2],
     same: bool,
+    agreement: &'static str,
+    branches: u32,
     steps: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     differs_at: Option<usize>,
@@ -301,6 +306,12 @@ pub fn mirror_json(mirrored: &Mirrored) -> String {
         schedule: &mirrored.schedule,
         servers: [&mirror.left.server, &mirror.right.server],
         same: difference.is_none(),
+        agreement: match mirror.agreement {
+            Agreement::Same => "same",
+            Agreement::OtherBranch => "other branch",
+            Agreement::Differs => "differs",
+        },
+        branches: mirror.branches,
         steps: mirror.right.steps.len(),
         differs_at: difference.and_then(|d| d.step),
         got: difference.map(|d| [d.left.as_str(), d.right.as_str()]),
@@ -367,6 +378,7 @@ mod tests {
                     same: conclusion != Conclusion::Refuted,
                 }],
                 conclusion,
+                ended: None,
             },
             tries: 1,
         }

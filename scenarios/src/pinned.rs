@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rowlock_model::schedule::Loss;
+use rowlock_model::schedule::{Granularity, Loss};
 use rowlock_model::{Isolation, Outcome};
 
 use crate::scenario::{Process, duration};
@@ -20,6 +20,8 @@ pub struct Pinned {
     pub span: Range<usize>,
     /// The default level of the sessions.
     pub isolation: Isolation,
+    /// Whether statements pause before row locks.
+    pub granularity: Granularity,
     /// The processes that take part, with their sessions in the order of connecting: those of the
     /// case, or the schedule's own. Always steps, never actors.
     pub processes: Vec<Process>,
@@ -27,6 +29,8 @@ pub struct Pinned {
     pub events: Vec<PinnedEvent>,
     /// Queries at the end.
     pub finals: Vec<Final>,
+    /// Queries that its tokens name.
+    pub observers: Vec<Observer>,
 }
 
 /// A query on the committed state after a pinned schedule.
@@ -36,6 +40,15 @@ pub struct Final {
     pub sql: Text,
     /// Its outcome as text.
     pub rows: Expected,
+}
+
+/// A query that a schedule runs between its steps, outside its sessions.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    /// Its name: the token is `?name`.
+    pub name: Arc<str>,
+    /// The query.
+    pub sql: Text,
 }
 
 /// One token of a schedule, with its expected outcome.
@@ -67,6 +80,8 @@ pub enum PinnedAction {
     Step(usize, usize),
     /// A process carries out a step and its connection is lost over it.
     Lose(usize, usize, Loss),
+    /// An observer looks (its index).
+    Observe(usize),
     /// Time passes.
     Advance(Duration),
     /// The process dies.
@@ -81,6 +96,8 @@ pub enum PinnedAction {
     Expire(SessionRef),
     /// A session whose lock came free goes on before others.
     Resume(SessionRef),
+    /// A statement that pauses before a row lock goes on.
+    Continue(SessionRef),
     /// A statement that is still running runs now.
     Late(SessionRef),
 }
@@ -103,6 +120,8 @@ pub enum Expected {
     Text(Arc<str>),
     /// Blocked; by exactly these sessions (labels, sorted) if they are given.
     Waits(Option<Vec<Arc<str>>>),
+    /// Pauses before a row lock; before this row, if it is given.
+    Pauses(Option<Arc<str>>),
     /// The connection is gone.
     Lost,
     /// Not compared.
@@ -119,6 +138,10 @@ impl Expected {
                 .iter()
                 .map(|s| &**s)
                 .eq(found.iter().map(String::as_str)),
+            (Expected::Pauses(wanted), Outcome::Pauses(found)) => {
+                let known = wanted.as_deref().filter(|_| !found.is_empty());
+                known.is_none_or(|wanted| wanted == found)
+            }
             (Expected::Lost, Outcome::Failed(error)) => {
                 error.class == rowlock_model::ErrorClass::ConnectionLost
             }
@@ -131,6 +154,9 @@ impl Expected {
 
     /// Parses an outcome, as `docs/scenario.md` lists them.
     pub(crate) fn parse(text: &str) -> Result<Expected, String> {
+        // A long outcome may be written on several lines.
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let text = lines.join(" ");
         let text = text.trim();
         let count = |words: &str| words.parse::<u64>().is_ok();
         let known = match text.split_once(' ') {
@@ -150,7 +176,11 @@ impl Expected {
             "*" => Ok(Expected::Any),
             "lost" => Ok(Expected::Lost),
             "waits" => Ok(Expected::Waits(None)),
+            "pauses" => Ok(Expected::Pauses(None)),
             _ if known => Ok(Expected::Text(text.into())),
+            _ if text.starts_with("pauses before ") => Ok(Expected::Pauses(Some(
+                text["pauses before ".len()..].into(),
+            ))),
             _ => {
                 let inner = text
                     .strip_prefix("waits (")
@@ -171,6 +201,8 @@ impl fmt::Display for Expected {
             Expected::Text(text) => f.write_str(text),
             Expected::Waits(None) => f.write_str("waits"),
             Expected::Waits(Some(labels)) => write!(f, "waits ({})", labels.join(", ")),
+            Expected::Pauses(None) => f.write_str("pauses"),
+            Expected::Pauses(Some(row)) => write!(f, "pauses before {row}"),
             Expected::Lost => f.write_str("lost"),
             Expected::Any => f.write_str("*"),
         }
@@ -197,6 +229,7 @@ pub fn session_label(processes: &[Process], session: SessionRef) -> String {
 /// The names that tokens and outcomes use.
 pub(crate) struct Names<'a> {
     pub(crate) processes: &'a [Process],
+    pub(crate) observers: &'a [Observer],
 }
 
 impl Names<'_> {
@@ -255,6 +288,13 @@ impl Names<'_> {
         if let Some(by) = token.strip_prefix('+') {
             return Ok(PinnedAction::Advance(duration(by)?));
         }
+        if let Some(name) = token.strip_prefix('?') {
+            let found = self.observers.iter().position(|o| *o.name == *name);
+            return found.map(PinnedAction::Observe).ok_or_else(|| {
+                let names: Vec<Arc<str>> = self.observers.iter().map(|o| o.name.clone()).collect();
+                crate::scenario::no_such("observer", name, &names)
+            });
+        }
         if let Some((step, loss)) = token.split_once('!') {
             let loss = match loss {
                 "not-arrived" => Loss::NotArrived,
@@ -277,6 +317,7 @@ impl Names<'_> {
                 "deadlock" => return self.session(label).map(PinnedAction::Deadlock),
                 "expire" => return self.session(label).map(PinnedAction::Expire),
                 "resume" => return self.session(label).map(PinnedAction::Resume),
+                "continue" => return self.session(label).map(PinnedAction::Continue),
                 "late" => return self.session(label).map(PinnedAction::Late),
                 _ => {}
             }

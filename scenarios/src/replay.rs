@@ -4,6 +4,7 @@
 //! The same code drives the simulated and the live stage, so [`mirror`] can run a schedule on both
 //! and find the first difference between them.
 
+mod branch;
 mod cast;
 mod compare;
 mod fixed;
@@ -19,7 +20,8 @@ use crate::scenario::Case;
 use crate::schedule::ScheduleFile;
 use crate::stage::{Stage, StageError};
 
-pub use mirror::{Difference, Mirror, mirror};
+pub use branch::{Allowed, allowed};
+pub use mirror::{Agreement, Difference, Mirror, mirror};
 
 /// A run could not be carried out; says nothing about the scenario's outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,6 +141,9 @@ pub struct Replay {
     pub finals: Vec<FinalQuery>,
     /// What it comes to.
     pub conclusion: Conclusion,
+    /// Why it ended early: the schedule asked for something that cannot be done in the branch that
+    /// the server took. Only where differences do not end a run.
+    pub ended: Option<String>,
 }
 
 /// Runs a schedule on a stage, from a fresh database, up to the first step that is not as expected.
@@ -172,6 +177,39 @@ impl Replay {
         first.is_some_and(|step| matches!(step.verdict, StepVerdict::OtherBranch { .. }))
     }
 
+    /// What the simulator says to the step that is not as expected: the server was free to take that
+    /// way, or it was not.
+    pub fn judge(&mut self, is_allowed: bool) {
+        let Conclusion::DivergedAt(at) = self.conclusion else {
+            return;
+        };
+        let verdict = &mut self.steps[at].verdict;
+        if let StepVerdict::Differs { expected, got } | StepVerdict::OtherBranch { expected, got } =
+            verdict
+        {
+            let (expected, got) = (std::mem::take(expected), std::mem::take(got));
+            *verdict = match is_allowed {
+                true => StepVerdict::OtherBranch { expected, got },
+                false => StepVerdict::Differs { expected, got },
+            };
+        }
+    }
+
+    /// The run ended before the schedule did.
+    fn ended(
+        mut self,
+        error: ReplayError,
+        stop_at_difference: bool,
+    ) -> Result<Replay, ReplayError> {
+        match error {
+            ReplayError::Schedule { message, .. } if !stop_at_difference => {
+                self.ended = Some(message);
+                Ok(self)
+            }
+            error => Err(error),
+        }
+    }
+
     /// The conclusion of steps and queries.
     fn conclude(server: String, steps: Vec<Step>, finals: Vec<FinalQuery>) -> Replay {
         let diverged = steps
@@ -187,6 +225,7 @@ impl Replay {
             steps,
             finals,
             conclusion,
+            ended: None,
         }
     }
 }

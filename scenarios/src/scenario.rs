@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rowlock_model::schedule::Granularity;
 use rowlock_model::verdict::Bounds;
 use rowlock_model::{Dialect, ErrorClass, Isolation, Value};
 
@@ -62,6 +63,9 @@ pub struct Case {
     pub setup: Option<Text>,
     /// The faults that an exploration may inject.
     pub bounds: Bounds,
+    /// Where statements give way, in the exploration and, unless they say otherwise, in pinned
+    /// schedules.
+    pub granularity: Granularity,
     /// False if the file says `contention = "none"`.
     pub needs_contention: bool,
     /// The processes, one for each label; empty if the case is not explored.

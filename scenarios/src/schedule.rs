@@ -9,7 +9,7 @@ mod write;
 
 use std::sync::Arc;
 
-use rowlock_model::schedule::Schedule;
+use rowlock_model::schedule::{Granularity, Schedule};
 use rowlock_model::verdict::Bounds;
 use rowlock_model::{Dialect, Isolation};
 
@@ -37,6 +37,8 @@ pub struct ScheduleFile {
     pub isolation: Isolation,
     /// The faults that the exploration might inject.
     pub bounds: Bounds,
+    /// Whether statements pause before row locks.
+    pub granularity: Granularity,
     /// The processes, by their position.
     pub processes: Vec<ScheduleProcess>,
     /// The script that makes the initial state.
@@ -96,6 +98,7 @@ impl ScheduleFile {
 /// Words that say what an event is; a name that is one of them is quoted.
 mod verb {
     pub(super) const RESUMES: &str = "resumes";
+    pub(super) const CONTINUES: &str = "continues";
     pub(super) const DEADLOCK: &str = "deadlock";
     pub(super) const TIMER: &str = "timer";
     pub(super) const CRASH: &str = "crash";
@@ -106,7 +109,7 @@ mod verb {
     pub(super) const LOST: &str = "lost";
     pub(super) const CANCELLED: &str = "cancelled";
 
-    pub(super) const ALL: [&str; 10] = [
-        RESUMES, DEADLOCK, TIMER, CRASH, NOTICED, KILLED, LATE, SCRIPT, LOST, CANCELLED,
+    pub(super) const ALL: [&str; 11] = [
+        RESUMES, CONTINUES, DEADLOCK, TIMER, CRASH, NOTICED, KILLED, LATE, SCRIPT, LOST, CANCELLED,
     ];
 }

@@ -43,6 +43,42 @@ pub struct Blocked {
     pub object: String,
 }
 
+/// A session pauses before a row lock ([`Granularity::Row`](rowlock_model::schedule::Granularity)).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paused {
+    /// The session.
+    pub session: SessionId,
+    /// The row that it will lock next: `job (0,2)`; empty if the stage does not know.
+    pub before: String,
+}
+
+/// One of several ways in which a server may go on, as a simulated stage took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Which way, from 0: the one that a stage takes by itself.
+    pub taken: u16,
+    /// How many there were.
+    pub of: u16,
+}
+
+/// What a stage has to know to let statements pause, before the first one is sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PausePlan {
+    /// The tables before whose rows statements pause in this schedule, as far as it says.
+    pub tables: Vec<String>,
+    /// The statements that pause.
+    pub statements: Vec<PausingStatement>,
+}
+
+/// A statement that pauses before row locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PausingStatement {
+    /// Its text as it is sent.
+    pub sql: String,
+    /// The tables whose rows it locks.
+    pub tables: Vec<String>,
+}
+
 /// A server with scheduled sessions. Sessions are numbered from 0 in the order of connecting.
 ///
 /// Errors of a live stage end a run; they are never mistaken for answers.
@@ -82,6 +118,49 @@ pub trait Stage {
 
     /// Tells before the first statement which sessions will be deadlock victims in this schedule.
     fn plan_victims(&mut self, victims: &[SessionId]) -> Result<(), StageError>;
+
+    /// Where the server leaves open what happens next, a simulated stage takes these ways, one after
+    /// the other from the next [`reset`](Self::reset) on, and the first way after the last of them. A
+    /// live stage has no say in that.
+    fn decide(&mut self, ways: &[u16]) {
+        let _ = ways;
+    }
+
+    /// The decisions since the last reset. A live stage knows of none.
+    fn decisions(&self) -> Vec<Decision> {
+        Vec::new()
+    }
+
+    /// From now on statements pause before they lock a row that their transaction does not hold yet.
+    /// After [`reset`](Self::reset) and before the first statement; ends with the next reset.
+    ///
+    /// # Errors
+    /// This server cannot be made to do so; says why.
+    fn pause_at(&mut self, plan: &PausePlan) -> Result<(), StageError> {
+        let _ = plan;
+        Err(StageError {
+            message: "statements cannot be made to pause between row locks here".to_owned(),
+        })
+    }
+
+    /// Who pauses now, ascending.
+    ///
+    /// # Errors
+    /// The server cannot be asked.
+    fn paused(&mut self) -> Result<Vec<Paused>, StageError> {
+        Ok(Vec::new())
+    }
+
+    /// Lets a session that pauses go on, to its next pause or its end; [`settle`](Self::settle) waits
+    /// for that.
+    ///
+    /// # Errors
+    /// It does not pause.
+    fn proceed(&mut self, session: SessionId) -> Result<(), StageError> {
+        Err(StageError {
+            message: format!("session {} does not pause", session.0),
+        })
+    }
 
     /// The client of a session goes away without a word; what it sent goes on.
     fn drop_client(&mut self, session: SessionId) -> Result<(), StageError>;

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use rowlock_model::schedule::{
-    Choice, Event, Loss, ProcessId, RequestId, Schedule, SessionId, Statement,
+    Choice, Event, Granularity, Loss, ProcessId, RequestId, Schedule, SessionId, Statement,
 };
 use rowlock_model::verdict::Bounds;
 use rowlock_model::{
@@ -134,6 +134,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
         reply().prop_map(Outcome::Done),
         error().prop_map(Outcome::Failed),
         vec(text().prop_map(|t| t.to_string()), 0..3).prop_map(Outcome::Waits),
+        text().prop_map(|t| Outcome::Pauses(t.to_string())),
     ]
 }
 
@@ -153,6 +154,7 @@ fn choice() -> impl Strategy<Value = Choice> {
         session().prop_map(Choice::Notice),
         session().prop_map(Choice::Kill),
         session().prop_map(Choice::Late),
+        session().prop_map(Choice::Continue),
         any::<i64>().prop_map(Choice::Advance),
         (0i64..100).prop_map(|s| Choice::Advance(s * 1_000_000)),
     ]
@@ -217,6 +219,10 @@ fn file() -> impl Strategy<Value = ScheduleFile> {
     );
     (world, vec(text(), 4), vec(event(), 0..4)).prop_map(|(world, texts, events)| {
         let (database, isolation, bounds, processes, setup, check) = world;
+        let granularity = match events.len() % 2 {
+            0 => Granularity::Statement,
+            _ => Granularity::Row,
+        };
         ScheduleFile {
             title: texts[0].clone(),
             variant: texts[1].clone(),
@@ -226,6 +232,7 @@ fn file() -> impl Strategy<Value = ScheduleFile> {
             database,
             isolation,
             bounds,
+            granularity,
             processes,
             setup,
             matters: (0..events.len()).step_by(2).collect(),

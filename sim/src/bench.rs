@@ -66,7 +66,7 @@ impl SimBench {
 
     fn take(&mut self, session: SessionId, progress: Progress) {
         match progress {
-            Progress::Waits => {
+            Progress::Waits | Progress::Pauses => {
                 if !self.waiting.contains(&session) {
                     self.waiting.push(session);
                 }
@@ -99,7 +99,7 @@ impl SimBench {
                 .filter_map(|internal| match internal {
                     Internal::Expire(s) => Some((0, None, s, internal)),
                     Internal::Resume(s) => Some((1, place(s), s, internal)),
-                    Internal::Deadlock(_) => None,
+                    Internal::Deadlock(_) | Internal::Continue(_) => None,
                 })
                 .min();
             let Some((_, _, session, internal)) = next else {
@@ -154,11 +154,16 @@ impl SimBench {
 }
 
 impl Bench for SimBench {
+    fn announce(&mut self, sql: &str) {
+        self.db.expect_text(sql);
+    }
+
     fn open(&mut self, names: &[String]) -> Result<(), StageError> {
         *self = SimBench::new(self.isolation);
         self.db.keep_notices();
-        for _ in names {
+        for name in names {
             let session = self.db.connect(self.isolation);
+            self.db.name_client(session, name);
             self.places.push(Place {
                 session,
                 running: false,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use rowlock_model::schedule::SessionId;
+use rowlock_model::schedule::{Granularity, SessionId};
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
 
 pub use crate::world::Renaming;
@@ -55,6 +55,8 @@ pub enum Progress {
     Done(Answer),
     /// The session waits; it may appear in [`Database::pending`] later.
     Waits,
+    /// The session pauses before a row lock ([`Granularity::Row`]); it can go on at any time.
+    Pauses,
 }
 
 /// Something that the server may do by itself, without a client asking.
@@ -62,6 +64,8 @@ pub enum Progress {
 pub enum Internal {
     /// A waiting session was granted what it waits for and goes on. Several at once: open order.
     Resume(SessionId),
+    /// A session that pauses before a row lock goes on. What comes next is open: nothing has to.
+    Continue(SessionId),
     /// The deadlock check of a waiting session would find a cycle through itself now.
     Deadlock(SessionId),
     /// A server timer of this session is due at the present time.
@@ -79,6 +83,15 @@ pub struct Wait {
     pub object: String,
     /// Granted already, but not yet resumed.
     pub granted: bool,
+}
+
+/// Where a session pauses, for schedules and reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// The session.
+    pub session: SessionId,
+    /// The row that it will lock next, for a person: `job (0,1)`.
+    pub before: String,
 }
 
 /// The objects that one step read and wrote, as 64-bit names. Two steps of different sessions that
@@ -130,6 +143,11 @@ pub trait Database {
     /// Servers that know no such thing ignore it.
     fn name_client(&mut self, _session: SessionId, _name: &str) {}
 
+    /// Somebody may look at the server's own views (locks, sessions) at any time: from now on the
+    /// server keeps what they show. Not undone. A database that keeps it anyway, or prepares texts
+    /// that look at views, needs no telling.
+    fn keep_views(&mut self) {}
+
     /// Prepares a text: parsed once, planned when first run and again when the catalogue changes.
     /// Unsupported or wrong texts are accepted here and answered with their error when run, as a
     /// server would.
@@ -160,6 +178,25 @@ pub trait Database {
 
     /// Who waits for whom, ascending by session.
     fn waits(&self) -> Vec<Wait>;
+
+    /// From now on statements pause, or do not pause, between two row locks. Not undone.
+    ///
+    /// # Errors
+    /// The engine has no such points.
+    fn set_granularity(&mut self, granularity: Granularity) -> Result<(), DbError> {
+        match granularity {
+            Granularity::Statement => Ok(()),
+            Granularity::Row => Err(DbError::unsupported(
+                format!("row granularity on {}", self.dialect()),
+                None,
+            )),
+        }
+    }
+
+    /// Where sessions pause, ascending by session.
+    fn pauses(&self) -> Vec<Pause> {
+        Vec::new()
+    }
 
     /// The server's clock: microseconds since 1970-01-01 00:00:00 UTC.
     fn now_micros(&self) -> i64;

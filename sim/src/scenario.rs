@@ -45,7 +45,9 @@ pub fn explorer<D: Database>(
     // Scripts count their rounds themselves: one of them is many rounds of a step function.
     let mut bounds = case.bounds.clone();
     bounds.rounds = 0;
-    let mut explorer = Explorer::new(db).bounds(bounds);
+    let mut explorer = Explorer::new(db)
+        .bounds(bounds)
+        .granularity(case.granularity);
     if !case.needs_contention {
         explorer = explorer.without_contention();
     }

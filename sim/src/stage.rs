@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use rowlock_model::schedule::{SessionId, Statement};
+use rowlock_model::schedule::{Granularity, SessionId, Statement};
 use rowlock_model::{DbError, Dialect, Isolation, Reply};
-use rowlock_scenarios::stage::{Answer, Blocked, Completion, Stage, StageError};
+use rowlock_scenarios::stage::{
+    Answer, Blocked, Completion, Decision, PausePlan, Paused, Stage, StageError,
+};
 
 use crate::database::{self, Database, Internal, Progress, Request};
 
@@ -30,6 +32,11 @@ pub struct SimStage<D> {
     /// Sessions that wait, longest first.
     waiting: Vec<SessionId>,
     completions: Vec<Completion>,
+    /// Ways to take where the order is open.
+    ways: Vec<u16>,
+    decisions: Vec<Decision>,
+    /// Sessions whose deadlock check may be the one that fires.
+    victims: Vec<SessionId>,
 }
 
 impl<D: fmt::Debug> fmt::Debug for SimStage<D> {
@@ -58,13 +65,18 @@ impl<D: Database> SimStage<D> {
     /// A stage whose databases, one for each [`Stage::reset`], come from `fresh`. The version is
     /// for reports: `simulated PostgreSQL 15`.
     pub fn new(version: impl Into<String>, mut fresh: impl FnMut() -> D + 'static) -> SimStage<D> {
+        let mut db = fresh();
+        db.keep_views();
         SimStage {
-            db: fresh(),
+            db,
             fresh: Box::new(fresh),
             version: version.into(),
             seats: Vec::new(),
             waiting: Vec::new(),
             completions: Vec::new(),
+            ways: Vec::new(),
+            decisions: Vec::new(),
+            victims: Vec::new(),
         }
     }
 
@@ -88,6 +100,11 @@ impl<D: Database> SimStage<D> {
     fn take(&mut self, session: SessionId, progress: Progress) {
         let seat = &mut self.seats[usize::from(session.0)];
         match progress {
+            // It goes on when a schedule says so.
+            Progress::Pauses => {
+                seat.running = true;
+                self.waiting.retain(|other| *other != session);
+            }
             Progress::Waits => {
                 seat.running = true;
                 if !self.waiting.contains(&session) {
@@ -112,7 +129,10 @@ impl<D: Database> SimStage<D> {
         let mut internals = Vec::new();
         self.db.pending(&mut internals);
         let of = |internal: &Internal| match internal {
-            Internal::Resume(s) | Internal::Deadlock(s) | Internal::Expire(s) => *s,
+            Internal::Resume(s)
+            | Internal::Continue(s)
+            | Internal::Deadlock(s)
+            | Internal::Expire(s) => *s,
         };
         internals
             .into_iter()
@@ -120,17 +140,34 @@ impl<D: Database> SimStage<D> {
             .collect()
     }
 
-    /// The session that goes on next: a timer that is due, else `first`, else who waited longest.
-    fn next(&self, first: Option<SessionId>) -> Option<(SessionId, Internal)> {
-        let pending = self.pending();
+    /// What happens next: a timer that is due, else a session that goes on. Of several the order is
+    /// open: by itself the stage takes `first`, else who waited longest.
+    fn next(&mut self, first: Option<SessionId>) -> Option<(SessionId, Internal)> {
         let place = |session: SessionId| self.waiting.iter().position(|other| *other == session);
-        pending
-            .into_iter()
-            .filter(|(_, internal)| !matches!(internal, Internal::Deadlock(_)))
-            .min_by_key(|(session, internal)| {
-                let timer = matches!(internal, Internal::Expire(_));
-                (!timer, Some(*session) != first, place(*session), *session)
-            })
+        let mut pending = self.pending();
+        pending.retain(|(_, internal)| {
+            !matches!(internal, Internal::Deadlock(_) | Internal::Continue(_))
+        });
+        pending.sort_by_key(|(session, internal)| {
+            let timer = matches!(internal, Internal::Expire(_));
+            (!timer, Some(*session) != first, place(*session), *session)
+        });
+        match pending.first()? {
+            timer @ (_, Internal::Expire(_)) => Some(*timer),
+            _ => Some(pending[self.take_way(pending.len())]),
+        }
+    }
+
+    /// Decides between so many ways.
+    fn take_way(&mut self, of: usize) -> usize {
+        if of < 2 {
+            return 0;
+        }
+        let way = self.ways.get(self.decisions.len()).copied().unwrap_or(0);
+        let of = of as u16;
+        let taken = way.min(of - 1);
+        self.decisions.push(Decision { taken, of });
+        usize::from(taken)
     }
 
     /// Runs a query in a session of its own and leaves no trace of it.
@@ -144,7 +181,9 @@ impl<D: Database> SimStage<D> {
             Progress::Done(database::Answer::Batch(_)) => {
                 unreachable!("a statement was answered as a script")
             }
-            Progress::Waits => Err(DbError::unsupported("an observer that waits", None)),
+            Progress::Waits | Progress::Pauses => {
+                Err(DbError::unsupported("an observer that waits", None))
+            }
         };
         self.db.undo_to(mark);
         result
@@ -162,9 +201,12 @@ impl<D: Database> Stage for SimStage<D> {
 
     fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
         self.db = (self.fresh)();
+        self.db.keep_views();
         self.seats.clear();
         self.waiting.clear();
         self.completions.clear();
+        self.decisions.clear();
+        self.victims.clear();
         for script in setup {
             let session = self.db.connect(None);
             let done = self
@@ -176,7 +218,9 @@ impl<D: Database> Stage for SimStage<D> {
                 Progress::Done(database::Answer::Exec(_)) => {
                     unreachable!("a script was answered as a statement")
                 }
-                Progress::Waits => Some(DbError::unsupported("a set-up that waits", None)),
+                Progress::Waits | Progress::Pauses => {
+                    Some(DbError::unsupported("a set-up that waits", None))
+                }
             };
             if let Some(error) = error {
                 return Err(failure(format!("the set-up failed: {error}")));
@@ -253,22 +297,61 @@ impl<D: Database> Stage for SimStage<D> {
     }
 
     fn deadlock(&mut self, victim: SessionId) -> Result<Vec<Completion>, StageError> {
-        let found = self.pending().into_iter().find(|pending| {
-            *pending
-                == (
-                    victim,
-                    Internal::Deadlock(self.seats[usize::from(victim.0)].id),
-                )
+        // Of several whose checks may fire, one fires first.
+        let victims = &self.victims;
+        let mut checks = self.pending();
+        checks.retain(|(session, internal)| {
+            let planned = *session == victim || victims.contains(session);
+            matches!(internal, Internal::Deadlock(_)) && planned
         });
-        let Some((_, internal)) = found else {
+        checks.sort_by_key(|(session, _)| (*session != victim, *session));
+        if checks.first().is_none_or(|(session, _)| *session != victim) {
             return Err(failure(format!("session {} is in no deadlock", victim.0)));
-        };
+        }
+        let (session, internal) = checks[self.take_way(checks.len())];
         let progress = self.db.internal(internal);
-        self.take(victim, progress);
+        self.take(session, progress);
         self.settle(None)
     }
 
-    fn plan_victims(&mut self, _: &[SessionId]) -> Result<(), StageError> {
+    fn plan_victims(&mut self, victims: &[SessionId]) -> Result<(), StageError> {
+        self.victims = victims.to_vec();
+        Ok(())
+    }
+
+    fn decide(&mut self, ways: &[u16]) {
+        self.ways = ways.to_vec();
+    }
+
+    fn decisions(&self) -> Vec<Decision> {
+        self.decisions.clone()
+    }
+
+    fn pause_at(&mut self, _: &PausePlan) -> Result<(), StageError> {
+        self.db
+            .set_granularity(Granularity::Row)
+            .map_err(|error| failure(error.message.to_string()))
+    }
+
+    fn paused(&mut self) -> Result<Vec<Paused>, StageError> {
+        let pauses = self.db.pauses().into_iter();
+        let here = pauses.filter_map(|pause| {
+            Some(Paused {
+                session: self.here(pause.session)?,
+                before: pause.before,
+            })
+        });
+        Ok(here.collect())
+    }
+
+    fn proceed(&mut self, session: SessionId) -> Result<(), StageError> {
+        let Seat { id, .. } = *self.seat(session)?;
+        let event = Internal::Continue(id);
+        if !self.pending().contains(&(session, event)) {
+            return Err(failure(format!("session {} does not pause", session.0)));
+        }
+        let progress = self.db.internal(event);
+        self.take(session, progress);
         Ok(())
     }
 

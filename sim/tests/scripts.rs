@@ -12,6 +12,8 @@
 //! | `connect a isolation="repeatable read"` | opens a session with a default isolation level |
 //! | `clock ms=1200` | time passes on the server |
 //! | `kill a` | the server ends a session |
+//! | `granularity row` | from now on statements pause before row locks |
+//! | `continue a` | session `a`, which pauses before a row lock, goes on |
 //! | `waits` | who waits for what |
 //! | `locks` | `pg_locks`, as far as it is canonical |
 //!
@@ -93,6 +95,7 @@ struct Server {
 impl Server {
     fn new() -> Server {
         let mut database = Postgres::default();
+        database.keep_views();
         database.keep_notices();
         Server {
             database,
@@ -126,6 +129,14 @@ impl Server {
                 self.waiting.push(session);
                 self.wait(session)
             }
+            Progress::Pauses => {
+                let pauses = self.database.pauses();
+                let pause = pauses.into_iter().find(|p| p.session == session);
+                format!(
+                    "pauses before {}",
+                    pause.map_or(String::new(), |p| p.before)
+                )
+            }
         }
     }
 
@@ -149,7 +160,10 @@ impl Server {
             self.database.pending(&mut pending);
             let rank = |s: &SessionId| self.waiting.iter().position(|w| w == s);
             let wanted = |name: Option<&str>, s: SessionId| name == Some(self.name(s));
+            // Who pauses goes on when a command says so.
+            pending.retain(|event| !matches!(event, Internal::Continue(_)));
             pending.sort_by_key(|event| match event {
+                Internal::Continue(_) => unreachable!("left out"),
                 Internal::Resume(s) => (0, !wanted(first, *s), rank(s)),
                 Internal::Expire(s) => (1, false, rank(s)),
                 Internal::Deadlock(s) => (2, !wanted(victim, *s), rank(s)),
@@ -157,7 +171,10 @@ impl Server {
             let Some(event) = pending.first().copied() else {
                 break;
             };
-            let (Internal::Resume(s) | Internal::Expire(s) | Internal::Deadlock(s)) = event;
+            let (Internal::Resume(s)
+            | Internal::Continue(s)
+            | Internal::Expire(s)
+            | Internal::Deadlock(s)) = event;
             let progress = self.database.internal(event);
             let waits = progress == Progress::Waits;
             let idle = !self.waiting.contains(&s);
@@ -230,6 +247,16 @@ impl Runner for Server {
                     let session = self.session(&name);
                     self.database.terminate(session);
                     self.waiting.retain(|s| *s != session);
+                }
+                "granularity" => {
+                    let granularity = args.next_pos().ok_or("which?")?.parse()?;
+                    self.database.set_granularity(granularity)?;
+                }
+                "continue" => {
+                    let name = args.next_pos().ok_or("which session?")?.to_owned();
+                    let session = self.session(&name);
+                    let progress = self.database.internal(Internal::Continue(session));
+                    writeln!(out, "{}", self.progress(session, progress))?;
                 }
                 "waits" => {
                     for wait in self.database.waits() {

@@ -2,8 +2,7 @@
 
 use rowlock_reports::replay::{self as report, Mirrored};
 use rowlock_reports::{Columns, json};
-use rowlock_scenarios::replay::{Mirror, ReplayError, Script, mirror};
-use rowlock_scenarios::stage::Stage;
+use rowlock_scenarios::replay::mirror;
 
 use crate::args::Format;
 use crate::command::replay::{nothing_to_run, trouble};
@@ -37,9 +36,8 @@ pub(crate) fn run(config: config::Replay, output: &Output) -> Result<Exit, Failu
             return Err(Failure::Usage(format!("{dialect} is not simulated")));
         };
         let live = live.of(dialect)?;
-        let run = until_same(&mut *simulated, live, item.script, config.tries);
-        let (mirror, tries) = match run {
-            Ok(run) => run,
+        let mirror = match mirror(&mut *simulated, live, item.script) {
+            Ok(mirror) => mirror,
             Err(error) => {
                 exit = exit.and(trouble(item, error, output)?);
                 continue;
@@ -52,7 +50,6 @@ pub(crate) fn run(config: config::Replay, output: &Output) -> Result<Exit, Failu
             case: item.case.clone(),
             schedule: item.name.clone(),
             mirror,
-            tries,
         };
         tell(&mirrored, columns, &config, output)?;
     }
@@ -62,24 +59,6 @@ pub(crate) fn run(config: config::Replay, output: &Output) -> Result<Exit, Failu
         Format::Json => output.line(&json::replay_summary(all, same, exit.number()))?,
     }
     Ok(exit)
-}
-
-/// Runs a schedule on both, again where the server took another branch than the schedule.
-fn until_same(
-    simulated: &mut dyn Stage,
-    live: &mut dyn Stage,
-    script: Script<'_>,
-    tries: u32,
-) -> Result<(Mirror, u32), ReplayError> {
-    let mut number = 1;
-    loop {
-        let run = mirror(simulated, live, script)?;
-        let again = run.difference.is_some() && run.right.took_other_branch();
-        if number >= tries || !again {
-            return Ok((run, number));
-        }
-        number += 1;
-    }
 }
 
 fn tell(

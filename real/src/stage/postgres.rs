@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use rowlock_model::schedule::SessionId;
+use rowlock_model::schedule::{SessionId, Statement};
 use rowlock_model::{DbError, Dialect, ErrorClass, Isolation, Reply, Session, Value};
-use rowlock_scenarios::stage::{Blocked, StageError};
+use rowlock_scenarios::stage::{Blocked, PausePlan, Paused, StageError};
 
+use super::gate::{self, Gates};
 use super::{DeadlockTimeouts, failed, failure};
 use crate::postgres::{PostgresLink, PostgresTarget};
 use crate::server::PostgresServer;
@@ -41,6 +42,7 @@ pub(crate) struct PostgresStage {
     is_superuser: bool,
     victims: Vec<SessionId>,
     version: String,
+    gates: Option<Gates>,
 }
 
 impl PostgresStage {
@@ -66,6 +68,7 @@ impl PostgresStage {
             is_superuser: true,
             victims: Vec::new(),
             version,
+            gates: None,
         })
     }
 
@@ -110,6 +113,7 @@ impl PostgresStage {
             timeouts,
             is_superuser: row[1].as_bool().unwrap_or(false),
             victims: Vec::new(),
+            gates: None,
         })
     }
 
@@ -128,6 +132,7 @@ impl PostgresStage {
 
     pub(crate) async fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
         self.victims.clear();
+        self.gates = None;
         match &mut self.ownership {
             Ownership::Server { admin, .. } => {
                 self.observer = None;
@@ -231,7 +236,11 @@ impl PostgresStage {
             .connect()
             .await
             .map_err(failed(&format!("session `{label}` cannot connect")))?;
-        Ok(RealSession::on_postgres(link))
+        let mut session = RealSession::on_postgres(link);
+        if let Some(gates) = &mut self.gates {
+            gates.admit(id, &mut session).await?;
+        }
+        Ok(session)
     }
 
     /// In the server's notation.
@@ -275,6 +284,60 @@ impl PostgresStage {
         Ok(())
     }
 
+    /// Puts gates before the tables whose rows statements are to pause at.
+    pub(super) async fn pause_at(
+        &mut self,
+        plan: &PausePlan,
+        open: Vec<(SessionId, &mut RealSession)>,
+    ) -> Result<(), StageError> {
+        let mut gates = Gates::install(&self.target, plan).await?;
+        for (id, session) in open {
+            gates.admit(id, session).await?;
+        }
+        self.gates = Some(gates);
+        Ok(())
+    }
+
+    /// Before a statement is sent, if there are gates.
+    pub(super) async fn before(
+        &mut self,
+        id: SessionId,
+        session: &mut RealSession,
+        statement: &Statement,
+    ) {
+        if let Some(gates) = &mut self.gates {
+            gates.prepare(id, session, statement).await;
+        }
+    }
+
+    /// Who stands at a gate.
+    pub(super) async fn paused(
+        &mut self,
+        all: &[(SessionId, i64)],
+    ) -> Result<Vec<Paused>, StageError> {
+        if self.gates.is_none() {
+            return Ok(Vec::new());
+        }
+        let reply = self.ask(&gate::standing()).await?;
+        let Some(gates) = &self.gates else {
+            return Ok(Vec::new());
+        };
+        let rows = reply.rows.iter();
+        let mut paused: Vec<Paused> = rows
+            .filter_map(|row| gate::paused(row, all, gates))
+            .collect();
+        paused.sort_by_key(|paused| paused.session);
+        Ok(paused)
+    }
+
+    /// Lets a session pass its gate.
+    pub(super) async fn proceed(&mut self, id: SessionId) -> Result<(), StageError> {
+        match &mut self.gates {
+            Some(gates) => gates.pass(id).await,
+            None => Err(failure("no session pauses")),
+        }
+    }
+
     /// Those of `busy` that the server does not call blocked by one of `all`.
     pub(super) async fn running(
         &mut self,
@@ -291,11 +354,15 @@ impl PostgresStage {
             pids(all)
         );
         let reply = self.ask(&sql).await?;
-        let running: Vec<i64> = reply
+        let mut running: Vec<i64> = reply
             .rows
             .iter()
             .filter_map(|row| row[0].as_int())
             .collect();
+        for paused in self.paused(all).await? {
+            let pid = all.iter().find(|(s, _)| *s == paused.session);
+            running.retain(|other| pid.is_none_or(|(_, pid)| pid != other));
+        }
         Ok(busy
             .iter()
             .filter(|(_, pid)| running.contains(pid))
@@ -370,6 +437,19 @@ impl PostgresStage {
             .await
             .map_err(failed("cannot end a session"))?;
         Ok(())
+    }
+
+    /// Those of some backends that are gone.
+    pub(super) async fn gone(&mut self, backends: &[i64]) -> Result<Vec<i64>, StageError> {
+        let list: Vec<String> = backends.iter().map(ToString::to_string).collect();
+        let sql = format!(
+            "SELECT pid FROM unnest('{{{}}}'::int[]) AS pid \
+             WHERE NOT EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = pid.pid)",
+            list.join(",")
+        );
+        let reply = self.ask(&sql).await?;
+        let pids = reply.rows.iter().filter_map(|row| row[0].as_int());
+        Ok(pids.collect())
     }
 
     pub(super) async fn query(&mut self, sql: &str) -> Result<Result<Reply, DbError>, StageError> {

@@ -13,6 +13,7 @@ mod mysql_stage;
 mod needs;
 mod seam;
 mod servers;
+mod specs;
 mod sqlite;
 mod values;
 
@@ -43,6 +44,7 @@ fn main() {
         blocking::TESTS,
         servers::TESTS,
         claims::TESTS,
+        specs::TESTS,
         guard::TESTS,
     ];
     let mut trials = Vec::new();

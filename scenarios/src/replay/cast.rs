@@ -7,7 +7,7 @@ use rowlock_model::schedule::{Loss, SessionId, Statement};
 use rowlock_model::{Batch, DbError, Isolation, Outcome, Reply};
 
 use super::{ReplayError, Waiting};
-use crate::stage::{Answer, Completion, Stage};
+use crate::stage::{Answer, Completion, PausePlan, Paused, Stage};
 
 /// A session as a schedule names it.
 pub(super) struct Member {
@@ -41,12 +41,24 @@ pub(super) struct Arrival {
     /// Index of the member.
     pub(super) member: usize,
     pub(super) sent: Sent,
-    pub(super) answer: Answer,
+    pub(super) came: Came,
+}
+
+/// What came from a session.
+#[derive(Clone, Debug)]
+pub(super) enum Came {
+    /// The answer to its statement.
+    Answer(Answer),
+    /// Its statement, which waited before, pauses before a row lock.
+    Pause(String),
 }
 
 impl Arrival {
     pub(super) fn outcome(&self) -> Outcome {
-        outcome_of(&self.answer)
+        match &self.came {
+            Came::Answer(answer) => outcome_of(answer),
+            Came::Pause(row) => Outcome::Pauses(row.clone()),
+        }
     }
 }
 
@@ -56,6 +68,10 @@ pub(super) struct Cast<'a> {
     pub(super) members: Vec<Member>,
     /// Sessions whose client is gone and that the server has not noticed: process and session.
     ghosts: Vec<(usize, SessionId)>,
+    /// Whether statements pause before row locks.
+    pauses: bool,
+    /// Who pauses, and before which row, as far as the schedule was told.
+    paused: Vec<(usize, String)>,
 }
 
 /// What is known of a member before it is opened.
@@ -73,6 +89,7 @@ impl<'a> Cast<'a> {
         setup: Option<&str>,
         parts: Vec<Part>,
         victims: &[usize],
+        pauses: Option<PausePlan>,
     ) -> Result<Cast<'a>, ReplayError> {
         let setup: Vec<String> = setup.map(str::to_owned).into_iter().collect();
         stage.reset(&setup)?;
@@ -80,6 +97,8 @@ impl<'a> Cast<'a> {
             stage,
             members: Vec::new(),
             ghosts: Vec::new(),
+            pauses: pauses.is_some(),
+            paused: Vec::new(),
         };
         for part in parts {
             let member = cast.add(part);
@@ -90,6 +109,9 @@ impl<'a> Cast<'a> {
             .filter_map(|member| cast.members.get(*member)?.id)
             .collect();
         cast.stage.plan_victims(&victims)?;
+        if let Some(plan) = pauses {
+            cast.stage.pause_at(&plan)?;
+        }
         Ok(cast)
     }
 
@@ -188,11 +210,52 @@ impl<'a> Cast<'a> {
                 arrivals.push(Arrival {
                     member,
                     sent,
-                    answer,
+                    came: Came::Answer(answer),
                 });
             }
         }
         arrivals
+    }
+
+    /// Lets a member go on that pauses before a row lock.
+    pub(super) fn proceed(
+        &mut self,
+        member: usize,
+        first: Option<usize>,
+    ) -> Result<Vec<Arrival>, ReplayError> {
+        self.paused.retain(|(paused, _)| *paused != member);
+        if let Some(id) = self.id(member) {
+            self.stage.proceed(id)?;
+        }
+        self.settle(first)
+    }
+
+    /// Who has begun to pause since this was last asked.
+    pub(super) fn new_pauses(&mut self) -> Result<Vec<Arrival>, ReplayError> {
+        if !self.pauses {
+            return Ok(Vec::new());
+        }
+        let mut paused = Vec::new();
+        let mut new = Vec::new();
+        for Paused { session, before } in self.stage.paused()? {
+            let member = self.members.iter().position(|m| m.id == Some(session));
+            let Some(member) = member else {
+                continue;
+            };
+            let Some(sent) = self.members[member].busy.clone() else {
+                continue;
+            };
+            if !self.paused.contains(&(member, before.clone())) {
+                new.push(Arrival {
+                    member,
+                    sent,
+                    came: Came::Pause(before.clone()),
+                });
+            }
+            paused.push((member, before));
+        }
+        self.paused = paused;
+        Ok(new)
     }
 
     /// Lets the deadlock check of a member fire.

@@ -15,6 +15,9 @@ pub(super) fn same(expected: &Outcome, got: &Outcome) -> bool {
         (Outcome::Waits(expected), Outcome::Waits(got)) => {
             expected.is_empty() || got.is_empty() || expected == got
         }
+        (Outcome::Pauses(expected), Outcome::Pauses(got)) => {
+            expected.is_empty() || got.is_empty() || expected == got
+        }
         _ => false,
     }
 }
@@ -29,9 +32,19 @@ fn same_reply(expected: &Reply, got: &Reply) -> bool {
         && expected.affected == got.affected
         && expected.tag == got.tag
         && expected.rows.len() == got.rows.len()
-        && expected.rows.iter().zip(got.rows.iter()).all(|(e, g)| {
-            e.len() == g.len() && e.iter().zip(g.iter()).all(|(e, g)| same_value(e, g))
-        })
+        && expected
+            .rows
+            .iter()
+            .zip(got.rows.iter())
+            .all(|(e, g)| same_row(e, g))
+}
+
+fn same_row(expected: &[Value], got: &[Value]) -> bool {
+    expected.len() == got.len()
+        && expected
+            .iter()
+            .zip(got.iter())
+            .all(|(e, g)| same_value(e, g))
 }
 
 fn same_value(expected: &Value, got: &Value) -> bool {
@@ -41,14 +54,47 @@ fn same_value(expected: &Value, got: &Value) -> bool {
     ) || expected == got
 }
 
+/// Of replies with more rows than this, only what differs is told.
+const ROWS_IN_FULL: usize = 4;
+
+/// The rows that only one of two replies has; `None` if both have the same, in whatever order.
+fn rows_apart(reply: &Reply, other: &Reply) -> Option<String> {
+    let mut others: Vec<_> = other.rows.iter().collect();
+    let mut own = Vec::new();
+    for row in reply.rows.iter() {
+        match others.iter().position(|o| same_row(row, o)) {
+            Some(at) => {
+                others.remove(at);
+            }
+            None => own.push(row),
+        }
+    }
+    if own.is_empty() && others.is_empty() {
+        return None;
+    }
+    let mut text = format!("{} rows", reply.rows.len());
+    for row in own {
+        let values: Vec<String> = row.iter().map(ToString::to_string).collect();
+        text += &format!(", only here ({})", values.join(", "));
+    }
+    Some(text)
+}
+
 /// An outcome with what tells it apart from one that looks alike.
 pub(super) fn describe(outcome: &Outcome, other: &Outcome) -> String {
     let short = match outcome {
         Outcome::Waits(blockers) if !blockers.is_empty() => {
             format!("waits ({})", blockers.join(", "))
         }
+        Outcome::Pauses(row) if !row.is_empty() => format!("pauses before {row}"),
         _ => outcome.to_string(),
     };
+    if let (Outcome::Done(reply), Outcome::Done(against)) = (outcome, other)
+        && reply.rows.len().max(against.rows.len()) > ROWS_IN_FULL
+        && let Some(text) = rows_apart(reply, against)
+    {
+        return text;
+    }
     match (outcome, other) {
         (Outcome::Failed(error), _) => format!("{short} {}", error.message),
         (Outcome::Done(reply), Outcome::Done(_)) if short == other.to_string() => {

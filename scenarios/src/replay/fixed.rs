@@ -1,20 +1,22 @@
 //! The two kinds of scripts, event by event.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rowlock_model::schedule::{Choice, Event, Loss, ProcessId, RequestId, SessionId, Statement};
+use rowlock_model::schedule::{
+    Choice, Event, Granularity, Loss, ProcessId, RequestId, SessionId, Statement,
+};
 use rowlock_model::{DbError, Outcome};
 
-use super::cast::{Arrival, Cast, Part, Sent};
+use super::cast::{Arrival, Came, Cast, Part, Sent};
 use super::compare::{describe, same};
 use super::{FinalQuery, Replay, ReplayError, Step, StepVerdict};
-use crate::pinned::{Pinned, PinnedAction, SessionRef, session_label, sessions};
+use crate::pinned::{Expected, Pinned, PinnedAction, SessionRef, session_label, sessions};
 use crate::scenario::{Case, default_isolation};
 use crate::schedule::ScheduleFile;
 use crate::script::{Act, Answer, Script, ScriptState};
-use crate::stage::{self, Stage};
+use crate::stage::{self, PausePlan, PausingStatement, Stage};
 
 /// What an event does to the cast.
 enum Move {
@@ -24,6 +26,8 @@ enum Move {
     Lose(usize, Option<Sent>, Loss),
     /// Nothing that a server would see.
     Nothing,
+    /// A query outside the sessions.
+    Observe(Arc<str>),
     Close(usize),
     Advance(Duration),
     /// The clients of these members go away.
@@ -34,6 +38,8 @@ enum Move {
     /// The answer of a waiting member is due: it was granted its lock, is the victim of a deadlock,
     /// or a timer fires.
     Due(usize, Due),
+    /// A member that pauses before a row lock goes on.
+    Continue(usize),
     Late(usize),
 }
 
@@ -57,11 +63,23 @@ fn perform(
     first: Option<usize>,
     come: &mut VecDeque<Arrival>,
 ) -> Result<Done, ReplayError> {
+    if let Move::Observe(sql) = &what {
+        return Ok(Done {
+            own: Some(Outcome::of(&cast.query(sql)?)),
+            own_arrival: None,
+            others: Vec::new(),
+        });
+    }
     let mut waits_for = None;
     let mut own_member = None;
     let mut lost = false;
-    let arrivals = match what {
-        Move::Nothing => Vec::new(),
+    let mut arrivals = match what {
+        Move::Nothing | Move::Observe(_) => Vec::new(),
+        Move::Continue(member) => {
+            own_member = Some(member);
+            waits_for = Some(member);
+            cast.proceed(member, first)?
+        }
         Move::Send(member, sent) => {
             own_member = Some(member);
             waits_for = Some(member);
@@ -106,6 +124,7 @@ fn perform(
             }
         }
     };
+    arrivals.extend(cast.new_pauses()?);
     let mut done = Done {
         own: None,
         own_arrival: None,
@@ -131,6 +150,85 @@ fn perform(
         )));
     }
     Ok(done)
+}
+
+/// What a stage has to know of the pauses that a schedule expects, each given by the text of its
+/// statement and its row; `None` if statements do not pause.
+fn pause_plan(granularity: Granularity, pauses: Vec<(String, String)>) -> Option<PausePlan> {
+    if granularity == Granularity::Statement {
+        return None;
+    }
+    let mut plan = PausePlan::default();
+    for (sql, row) in pauses {
+        let Some((table, _)) = row.rsplit_once(" (") else {
+            continue;
+        };
+        let table = table.to_owned();
+        if !plan.tables.contains(&table) {
+            plan.tables.push(table.clone());
+        }
+        match plan.statements.iter_mut().find(|s| s.sql == sql) {
+            Some(known) if known.tables.contains(&table) => {}
+            Some(known) => known.tables.push(table),
+            None => plan.statements.push(PausingStatement {
+                sql,
+                tables: vec![table],
+            }),
+        }
+    }
+    Some(plan)
+}
+
+/// The pauses that a pinned schedule expects, each with the statement in which it is.
+fn pinned_pauses(pinned: &Pinned, scripts: &[Script]) -> Vec<(String, String)> {
+    let text = |process: usize, step: usize| {
+        let state = scripts[process].start();
+        match scripts[process].fixed_act(step, &state, &|| 0) {
+            Act::Send(statement) => Some(statement.sql.to_string()),
+            _ => None,
+        }
+    };
+    let mut running: Vec<Option<(usize, usize)>> = vec![None; pinned.processes.len()];
+    let mut pauses = Vec::new();
+    for event in &pinned.events {
+        let own = match event.action {
+            PinnedAction::Step(process, step) => {
+                running[process] = Some((process, step));
+                running[process]
+            }
+            PinnedAction::Continue(session) | PinnedAction::Resume(session) => {
+                running[session.process]
+            }
+            _ => None,
+        };
+        let then = event.expected.then.iter();
+        let others = then.map(|(session, step, outcome)| (Some((session.process, *step)), outcome));
+        for (step, outcome) in std::iter::once((own, &event.expected.own)).chain(others) {
+            if let (Some((process, step)), Expected::Pauses(Some(row))) = (step, outcome)
+                && let Some(sql) = text(process, step)
+            {
+                pauses.push((sql, row.to_string()));
+            }
+        }
+    }
+    pauses
+}
+
+/// The pauses of a schedule file, each with the statement in which it is.
+fn file_pauses(file: &ScheduleFile) -> Vec<(String, String)> {
+    let mut running: BTreeMap<Arc<str>, String> = BTreeMap::new();
+    let mut pauses = Vec::new();
+    for event in &file.schedule.events {
+        if let Some(statement) = &event.statement {
+            running.insert(event.actor.clone(), statement.sql.to_string());
+        }
+        if let Some(Outcome::Pauses(row)) = &event.outcome
+            && let Some(sql) = running.get(&event.actor)
+        {
+            pauses.push((sql.clone(), row.clone()));
+        }
+    }
+    pauses
 }
 
 /// An outcome by itself, as files write it.
@@ -170,12 +268,13 @@ pub(super) fn pinned(
         })
         .collect();
     let setup = case.setup.as_ref().map(|text| &*text.text);
-    let cast = Cast::open(stage, setup, parts.collect(), &victims)?;
     let scripts: Vec<Script> = pinned
         .processes
         .iter()
         .filter_map(|process| Script::of(process, case.database))
         .collect();
+    let plan = pause_plan(pinned.granularity, pinned_pauses(pinned, &scripts));
+    let cast = Cast::open(stage, setup, parts.collect(), &victims, plan)?;
     let states = scripts.iter().map(Script::start).collect();
     let mut run = PinnedRun {
         pinned,
@@ -188,7 +287,13 @@ pub(super) fn pinned(
     };
     let mut steps = Vec::new();
     for number in 0..pinned.events.len() {
-        let step = run.event(number)?;
+        let step = match run.event(number) {
+            Ok(step) => step,
+            Err(error) => {
+                let so_far = Replay::conclude(server, steps, Vec::new());
+                return so_far.ended(error, stop_at_difference);
+            }
+        };
         let stop = step.verdict != StepVerdict::Same && stop_at_difference;
         steps.push(step);
         if stop {
@@ -262,9 +367,10 @@ impl PinnedRun<'_, '_> {
     fn learn(&mut self, arrival: &Arrival) -> Result<(), ReplayError> {
         let process = self.cast.members[arrival.member].process;
         let now = || now_micros(self.elapsed_micros);
-        let answer = match &arrival.answer {
-            stage::Answer::Exec(result) => Answer::Exec(result.clone()),
-            stage::Answer::Batch(result) => Answer::Batch(result.clone()),
+        let answer = match &arrival.came {
+            Came::Answer(stage::Answer::Exec(result)) => Answer::Exec(result.clone()),
+            Came::Answer(stage::Answer::Batch(result)) => Answer::Batch(result.clone()),
+            Came::Pause(_) => return Ok(()),
         };
         let state = &mut self.states[process];
         Ok(self.scripts[process].fixed_done(arrival.sent.index, state, &answer, &now)?)
@@ -282,6 +388,7 @@ impl PinnedRun<'_, '_> {
                 session_label(&self.pinned.processes, SessionRef { process, session })
             }
             Choice::Resume(s)
+            | Choice::Continue(s)
             | Choice::Deadlock(s)
             | Choice::Expire(s)
             | Choice::Notice(s)
@@ -316,6 +423,19 @@ impl PinnedRun<'_, '_> {
                 let choice = Choice::Lose(process_id(process), RequestId(0), loss);
                 (Move::Lose(member, sent.clone(), loss), choice, sent)
             }
+            PinnedAction::Observe(observer) => {
+                let sql = self.pinned.observers[observer].sql.text.clone();
+                let sent = Sent {
+                    step: Some(event.token.clone()),
+                    index: 0,
+                    statement: Statement {
+                        sql: sql.clone(),
+                        args: Vec::new(),
+                        batch: false,
+                    },
+                };
+                (Move::Observe(sql), Choice::Advance(0), Some(sent))
+            }
             PinnedAction::Advance(by) => {
                 let micros = by.as_micros() as i64;
                 self.elapsed_micros += micros;
@@ -337,6 +457,11 @@ impl PinnedRun<'_, '_> {
             PinnedAction::Kill(session) => {
                 let member = self.member(session);
                 (Move::Kill(member), Choice::Kill(session_id(member)), None)
+            }
+            PinnedAction::Continue(session) => {
+                let member = self.member(session);
+                let choice = Choice::Continue(session_id(member));
+                (Move::Continue(member), choice, None)
             }
             PinnedAction::Late(session) => {
                 let member = self.member(session);
@@ -491,7 +616,11 @@ fn events(
     sent: Option<Sent>,
     done: &Done,
 ) -> Vec<Event> {
-    let sends = matches!(choice, Choice::Step(..) | Choice::Lose(..));
+    // An observer's look is a move of the clock by nothing.
+    let sends = matches!(
+        choice,
+        Choice::Step(..) | Choice::Lose(..) | Choice::Advance(0)
+    );
     let mut events = vec![Event {
         choice,
         actor,
@@ -534,7 +663,8 @@ pub(super) fn file(
         .filter(|event| matches!(event.choice, Choice::Deadlock(_)))
         .filter_map(|event| labels.iter().position(|label| *label == *event.actor))
         .collect();
-    let cast = Cast::open(stage, file.setup.as_deref(), parts, &victims)?;
+    let plan = pause_plan(file.granularity, file_pauses(file));
+    let cast = Cast::open(stage, file.setup.as_deref(), parts, &victims, plan)?;
     let mut run = FileRun {
         file,
         cast,
@@ -542,7 +672,13 @@ pub(super) fn file(
     };
     let mut steps = Vec::new();
     for number in 0..file.schedule.events.len() {
-        let step = run.event(number)?;
+        let step = match run.event(number) {
+            Ok(step) => step,
+            Err(error) => {
+                let so_far = Replay::conclude(server, steps, Vec::new());
+                return so_far.ended(error, stop_at_difference);
+            }
+        };
         let stop = step.verdict != StepVerdict::Same && stop_at_difference;
         steps.push(step);
         if stop {
@@ -655,6 +791,7 @@ impl FileRun<'_, '_> {
                 Move::Notice(self.cast.members[member].process, None)
             }
             (Choice::Kill(_), _) => Move::Kill(self.member(&event.actor, None)),
+            (Choice::Continue(_), _) => Move::Continue(self.member(&event.actor, None)),
             (Choice::Late(_), _) => Move::Late(self.member(&event.actor, None)),
             (Choice::Resume(_), _) => Move::Due(self.member(&event.actor, None), Due::Resume),
             (Choice::Deadlock(_), _) => Move::Due(self.member(&event.actor, None), Due::Deadlock),
@@ -706,6 +843,7 @@ fn token(event: &Event) -> Arc<str> {
         Choice::Advance(micros) => return format!("+{}ms", micros / 1000).into(),
         Choice::Step(..) => "",
         Choice::Resume(_) => "resumes ",
+        Choice::Continue(_) => "continues ",
         Choice::Deadlock(_) => "deadlock ",
         Choice::Expire(_) => "timer ",
         Choice::Crash(_) => "crash ",

@@ -3,17 +3,33 @@
 use rowlock_model::Outcome;
 use rowlock_model::schedule::Event;
 
+use super::branch::allowed;
 use super::compare::{describe, same};
 use super::{Replay, ReplayError, Script, run};
 use crate::stage::Stage;
 
+/// How two stages agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agreement {
+    /// Both show the same.
+    Same,
+    /// The second takes a branch that the first allows, but does not take by itself.
+    OtherBranch,
+    /// No branch of the first shows what the second shows.
+    Differs,
+}
+
 /// A schedule on two stages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// The run on the first stage.
+    /// The run on the first stage: in the branch that the second took, or nearest to it.
     pub left: Replay,
     /// The run on the second stage.
     pub right: Replay,
+    /// How they agree.
+    pub agreement: Agreement,
+    /// How many branches of the first were run.
+    pub branches: u32,
     /// Where they first differ.
     pub difference: Option<Difference>,
 }
@@ -30,7 +46,8 @@ pub struct Difference {
 }
 
 /// Runs a schedule on both stages, whatever it expects, and compares them step by step: every
-/// outcome, who went on, and who waits for whom.
+/// outcome, who went on, and who waits for whom. If the first is simulated, every branch that it
+/// allows is tried.
 ///
 /// # Errors
 /// One of the stages failed, or the schedule cannot be run there.
@@ -39,17 +56,23 @@ pub fn mirror(
     right: &mut dyn Stage,
     script: Script<'_>,
 ) -> Result<Mirror, ReplayError> {
-    let left = run(left, script, false)?;
     let right = run(right, script, false)?;
-    let difference = difference(&left, &right);
+    let allowed = allowed(left, script, &right, true)?;
+    let agreement = match (&allowed.difference, allowed.other_branch) {
+        (Some(_), _) => Agreement::Differs,
+        (None, true) => Agreement::OtherBranch,
+        (None, false) => Agreement::Same,
+    };
     Ok(Mirror {
-        left,
+        left: allowed.simulated,
         right,
-        difference,
+        agreement,
+        branches: allowed.branches,
+        difference: allowed.difference,
     })
 }
 
-fn difference(left: &Replay, right: &Replay) -> Option<Difference> {
+pub(super) fn difference(left: &Replay, right: &Replay) -> Option<Difference> {
     for (index, (l, r)) in left.steps.iter().zip(&right.steps).enumerate() {
         let waiting = |step: &super::Step| {
             let pairs = step.waiting.iter();
@@ -89,6 +112,17 @@ fn difference(left: &Replay, right: &Replay) -> Option<Difference> {
                 right: text(&r_events, &l_events, &r_waiting),
             });
         }
+    }
+    if left.steps.len() != right.steps.len() || left.ended != right.ended {
+        let text = |run: &Replay| match &run.ended {
+            Some(why) => why.clone(),
+            None => format!("{} steps", run.steps.len()),
+        };
+        return Some(Difference {
+            step: Some(left.steps.len().min(right.steps.len())),
+            left: text(left),
+            right: text(right),
+        });
     }
     let finals = left.finals.iter().zip(&right.finals);
     let mut different = finals.filter(|(l, r)| l.got != r.got);

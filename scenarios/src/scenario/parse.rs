@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
+use rowlock_model::schedule::Granularity;
 use rowlock_model::verdict::Bounds;
 use rowlock_model::{Dialect, Isolation};
 use toml::de::DeTable;
@@ -17,16 +18,18 @@ use super::{
 use crate::source::{FileError, Problem, Source};
 
 /// Keys that a variant may replace.
-const VARIANT_KEYS: [&str; 11] = [
+const VARIANT_KEYS: [&str; 13] = [
     "databases",
     "isolation",
     "setup",
     "bounds",
+    "granularity",
     "contention",
     "process",
     "always",
     "sometimes",
     "at_end",
+    "observer",
     "pinned",
     "expect",
 ];
@@ -152,6 +155,7 @@ fn case(
     table.ignore(&["databases", "isolation"]);
     let setup = table.text(reader, "setup");
     let bounds = bounds(&mut table, reader);
+    let granularity = granularity(&mut table, reader).unwrap_or_default();
     let contention = table.text(reader, "contention");
     if let Some(contention) = contention.as_ref().filter(|c| &*c.text != "none") {
         let message = format!("`{}` is not `none`", contention.text);
@@ -162,6 +166,7 @@ fn case(
         isolation,
         rounds: bounds.rounds,
         cancels: bounds.cancels,
+        granularity,
     };
     let problems_before = reader.problems.len();
     let tables = table.tables(reader, "process", "a process");
@@ -181,7 +186,7 @@ fn case(
     let pinned = if processes_are_right {
         pinned_schedules(&mut table, context, declared, &processes, reader)
     } else {
-        table.ignore(&["pinned"]);
+        table.ignore(&["pinned", "observer"]);
         Vec::new()
     };
     // A property that could not be read is not missing.
@@ -195,12 +200,22 @@ fn case(
         isolation,
         setup,
         bounds,
+        granularity,
         needs_contention: contention.is_none(),
         processes,
         properties,
         pinned,
         expect,
     })
+}
+
+/// `granularity`.
+pub(super) fn granularity(table: &mut Table<'_>, reader: &mut Reader) -> Option<Granularity> {
+    let text = table.text(reader, "granularity")?;
+    let parsed = text.text.parse::<Granularity>();
+    parsed
+        .map_err(|message| reader.problem(text.span, message))
+        .ok()
 }
 
 fn bounds(table: &mut Table<'_>, reader: &mut Reader) -> Bounds {
@@ -286,8 +301,10 @@ fn pinned_schedules(
     reader: &mut Reader,
 ) -> Vec<pinned::Pinned> {
     let mut found: Vec<pinned::Pinned> = Vec::new();
+    let observers = pinned::observers(table, context.database, reader);
     for table in table.tables(reader, "pinned", "a pinned schedule") {
-        let Some(pinned) = pinned::pinned(table, context, declared, processes, reader) else {
+        let pinned = pinned::pinned(table, context, declared, processes, &observers, reader);
+        let Some(pinned) = pinned else {
             continue;
         };
         if found.iter().any(|known| known.name == pinned.name) {

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use rowlock_model::{Dialect, Isolation};
 
-use super::parse::Selector;
+use super::parse::{Selector, granularity};
 use super::process::{Context, check_isolation, check_statement, is_label};
 use super::reader::{Reader, Table};
 use super::{Body, Process, Program, Step, StepAction};
 use crate::binding::Bound;
 use crate::expr::Layout;
 pub(super) use crate::pinned::Pinned;
-use crate::pinned::{Expected, Final, Names, PinnedEvent, actions, outcomes};
+use crate::pinned::{Expected, Final, Names, Observer, PinnedEvent, actions, outcomes};
 use crate::source::Text;
 
 /// Reads a `[[pinned]]` for one case; `None` if it gives no outcomes for it.
@@ -22,6 +22,7 @@ pub(super) fn pinned(
     context: Context,
     declared: &[(Dialect, Vec<Isolation>)],
     processes: &[Process],
+    observers: &[Observer],
     reader: &mut Reader,
 ) -> Option<Pinned> {
     let name = table.required_text(reader, "name");
@@ -30,6 +31,7 @@ pub(super) fn pinned(
         reader.problem(table.span.clone(), "a pinned schedule has no `outcome`");
     }
     let outcome = table.table(reader, "outcome", "outcome");
+    let granularity = granularity(&mut table, reader).unwrap_or(context.granularity);
     let connect = table.text(reader, "connect");
     let levels = table.table(reader, "isolation", "isolation");
     let steps = table.tables(reader, "step", "a step");
@@ -53,7 +55,10 @@ pub(super) fn pinned(
         return None;
     }
     let processes = if own { &own_processes } else { processes };
-    let names = Names { processes };
+    let names = Names {
+        processes,
+        observers,
+    };
     let schedule = schedule?;
     let tokens = actions(&schedule, &names, &mut reader.problems);
     let mut expected = None;
@@ -91,10 +96,47 @@ pub(super) fn pinned(
         name: name.text,
         span: name.span,
         isolation: context.isolation,
+        granularity,
         events: events.collect(),
         processes: processes.to_vec(),
         finals,
+        observers: observers.to_vec(),
     })
+}
+
+/// `[[observer]]`.
+pub(super) fn observers(
+    table: &mut Table<'_>,
+    database: Dialect,
+    reader: &mut Reader,
+) -> Vec<Observer> {
+    let mut found: Vec<Observer> = Vec::new();
+    for mut table in table.tables(reader, "observer", "an observer") {
+        let name = table.required_text(reader, "name");
+        let sql = table.required_text(reader, "sql");
+        table.finish(reader);
+        let (Some(name), Some(sql)) = (name, sql) else {
+            continue;
+        };
+        check_statement(&sql, database, reader);
+        if !is_label(&name.text) {
+            reader.problem(
+                name.span,
+                format!("`{}` cannot name an observer", name.text),
+            );
+        } else if found.iter().any(|known| known.name == name.text) {
+            reader.problem(
+                name.span,
+                format!("two observers are named `{}`", name.text),
+            );
+        } else {
+            found.push(Observer {
+                name: name.text,
+                sql,
+            });
+        }
+    }
+    found
 }
 
 fn finals(table: &mut Table<'_>, database: Dialect, reader: &mut Reader) -> Vec<Final> {

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use rowlock_model::schedule::Granularity;
 use rowlock_model::{Dialect, ErrorClass, Isolation, Value};
 
 use super::reader::{Reader, Table, duration, nearest};
@@ -14,9 +15,9 @@ use crate::expr::{self, Attribute, Kind, Layout, Name, Path, is_word, is_word_st
 use crate::source::Text;
 
 /// Words that cannot name a step or a variable, because expressions or schedules use them.
-const RESERVED: [&str; 19] = [
+const RESERVED: [&str; 20] = [
     "process", "round", "now", "step", "rollback", "crash", "notice", "kill", "deadlock", "expire",
-    "resume", "late", "and", "or", "not", "is", "true", "false", "null",
+    "resume", "continue", "late", "and", "or", "not", "is", "true", "false", "null",
 ];
 
 /// What a case gives to its processes.
@@ -26,6 +27,7 @@ pub(super) struct Context {
     pub(super) isolation: Isolation,
     pub(super) rounds: u32,
     pub(super) cancels: u32,
+    pub(super) granularity: Granularity,
 }
 
 /// Reads a `[[process]]`: as many processes as its `count`.

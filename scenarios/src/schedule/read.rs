@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rowlock_model::schedule::{
-    Choice, Event, Loss, ProcessId, RequestId, Schedule, SessionId, Statement,
+    Choice, Event, Granularity, Loss, ProcessId, RequestId, Schedule, SessionId, Statement,
 };
 use rowlock_model::verdict::Bounds;
 use rowlock_model::{Column, DbError, Dialect, ErrorClass, Isolation, Notice, Outcome, Reply, Row};
@@ -42,6 +42,7 @@ pub(super) fn schedule(source: &Source) -> Result<ScheduleFile, Problem> {
         database: Dialect::Postgres,
         isolation: Isolation::ReadCommitted,
         bounds: Bounds::default(),
+        granularity: Granularity::Statement,
         processes: Vec::new(),
         setup: None,
         schedule: Schedule::default(),
@@ -212,6 +213,7 @@ fn header<'a>(
             file.isolation = named(line, &mut cursor)?;
             given.isolation = true;
         }
+        "granularity" => file.granularity = named(line, &mut cursor)?,
         "bounds" => {
             file.bounds = parsed(line, &mut cursor, |c| {
                 c.take(": ");
@@ -237,7 +239,7 @@ fn header<'a>(
         _ => {
             let message = format!("`{key}` is not a header");
             return Err(line.problem(message).help(
-                "headers: title, variant, property, detail, check, database, isolation, bounds, matters, process, connect, setup; then `events`",
+                "headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process, connect, setup; then `events`",
             ));
         }
     }
@@ -495,6 +497,7 @@ fn head(cursor: &mut Cursor<'_>, file: &ScheduleFile) -> Result<Head, Failure> {
     let verb = cursor.plain();
     let session: Option<fn(SessionId) -> Choice> = match verb {
         verb::RESUMES => Some(Choice::Resume),
+        verb::CONTINUES => Some(Choice::Continue),
         verb::DEADLOCK => Some(Choice::Deadlock),
         verb::TIMER => Some(Choice::Expire),
         verb::NOTICED => Some(Choice::Notice),
@@ -608,6 +611,13 @@ fn read_outcome(
         }
         return Ok(Outcome::Waits(blockers));
     }
+    if cursor.take_word("pauses") {
+        let row = match cursor.take(" before ") {
+            true => cursor.word()?.to_string(),
+            false => String::new(),
+        };
+        return Ok(Outcome::Pauses(row));
+    }
     if cursor.take_word("error") {
         return error(cursor).map(Outcome::Failed);
     }
@@ -620,7 +630,7 @@ fn read_outcome(
     }
     let count: u64 = cursor
         .number()
-        .map_err(|_| "expected `ok`, a count, `error` or `waits`")?;
+        .map_err(|_| "expected `ok`, a count, `error`, `waits` or `pauses`")?;
     if cursor.take(" affected") {
         reply.affected = count;
         return Ok(Outcome::Done(reply));

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use rowlock_model::schedule::{Choice, Event, ProcessId, SessionId, Statement};
+use rowlock_model::schedule::{Choice, Event, Granularity, ProcessId, SessionId, Statement};
 use rowlock_model::verdict::Bounds;
 use rowlock_model::{DbError, Outcome, Reply, Value};
 
@@ -31,6 +31,9 @@ impl fmt::Display for ScheduleFile {
         writeln!(f, "isolation: {}", self.isolation)?;
         if self.bounds != Bounds::default() {
             writeln!(f, "bounds: {}", bounds(&self.bounds))?;
+        }
+        if self.granularity != Granularity::Statement {
+            writeln!(f, "granularity: {}", self.granularity)?;
         }
         if !self.matters.is_empty() {
             // Events are numbered from 1 for people.
@@ -95,6 +98,7 @@ impl ScheduleFile {
                 line += &self.process(event, process);
             }
             Choice::Resume(session) => line += &self.of_session(event, verb::RESUMES, session),
+            Choice::Continue(session) => line += &self.of_session(event, verb::CONTINUES, session),
             Choice::Deadlock(session) => line += &self.of_session(event, verb::DEADLOCK, session),
             Choice::Expire(session) => line += &self.of_session(event, verb::TIMER, session),
             Choice::Notice(session) => line += &self.of_session(event, verb::NOTICED, session),
@@ -218,6 +222,8 @@ fn write_outcome(
             let blockers: Vec<String> = blockers.iter().map(|b| word(b)).collect();
             writeln!(f, "  -> waits for {}", blockers.join(", "))
         }
+        Outcome::Pauses(row) if row.is_empty() => writeln!(f, "  -> pauses"),
+        Outcome::Pauses(row) => writeln!(f, "  -> pauses before {}", word(row)),
         Outcome::Failed(error) => write_error(f, error),
         Outcome::Done(reply) => write_reply(f, reply, statement),
     }

@@ -67,6 +67,12 @@ pub trait Bench {
     /// The server cannot be reached or used.
     fn open(&mut self, names: &[String]) -> Result<(), StageError>;
 
+    /// A text that will be sent later, told before anything is sent: a simulated server keeps what
+    /// only some texts can see.
+    fn announce(&mut self, sql: &str) {
+        let _ = sql;
+    }
+
     /// A permutation begins, with the connections and the database as they are. `more`: it is not the
     /// last. A server that can tell that it has been here before may answer what it is sent from
     /// memory, as long as it is sent the same as then.

@@ -99,6 +99,19 @@ impl Spec {
         parse::parse(source)
     }
 
+    /// Every text that is sent, set-ups and teardowns included.
+    pub fn texts(&self) -> Vec<&str> {
+        let mut texts: Vec<&str> = Vec::new();
+        texts.extend(self.setups.iter().map(String::as_str));
+        texts.extend(self.teardown.as_deref());
+        for session in &self.sessions {
+            texts.extend(session.setup.as_deref());
+            texts.extend(session.steps.iter().map(|step| step.sql.as_str()));
+            texts.extend(session.teardown.as_deref());
+        }
+        texts
+    }
+
     /// Every step with its place, in the order of the file.
     pub fn steps(&self) -> impl Iterator<Item = (StepId, &Step)> {
         self.sessions.iter().enumerate().flat_map(|(session, of)| {

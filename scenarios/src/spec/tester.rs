@@ -70,6 +70,9 @@ pub fn run(
         }
         if !is_open {
             bench.open(&names)?;
+            for sql in spec.texts() {
+                bench.announce(sql);
+            }
         }
         bench.begin(Some(i + 1) != last);
         let mut tester = Tester::new(spec, bench, permutation);

@@ -21,6 +21,7 @@ impl<D: Database> World<D> {
         self.happened.session = None;
         self.happened.request = None;
         self.happened.waits = false;
+        self.happened.pauses = false;
         self.happened.finished = false;
         self.happened.entered.clear();
         let records = self.tracking || !self.contention.found;
@@ -72,6 +73,7 @@ impl<D: Database> World<D> {
         match choice {
             Choice::Step(ProcessId(p), request) => self.step(usize::from(p), request.0),
             Choice::Resume(s) => self.internal(s, Internal::Resume),
+            Choice::Continue(s) => self.internal(s, Internal::Continue),
             Choice::Deadlock(s) => self.internal(s, Internal::Deadlock),
             Choice::Expire(s) => self.internal(s, Internal::Expire),
             Choice::Crash(ProcessId(p)) => self.crash(usize::from(p)),
@@ -173,6 +175,12 @@ impl<D: Database> World<D> {
         }
         match self.submit(process, line, at) {
             Progress::Done(answer) => self.answer(process, request, line, answer),
+            Progress::Pauses => {
+                self.happened.pauses = true;
+                let running = Some(request);
+                self.set_line(line, Line { running, ..state });
+                Ok(())
+            }
             Progress::Waits => {
                 self.waits += 1;
                 self.contention.found = true;
@@ -298,7 +306,13 @@ impl<D: Database> World<D> {
         }
         let event = event(server);
         match self.db.internal(event) {
+            Progress::Pauses => {
+                self.happened.pauses = true;
+                Ok(())
+            }
             Progress::Waits => {
+                // A resumed session that waits again has contended before.
+                self.contention.found = true;
                 self.happened.waits = true;
                 Ok(())
             }
@@ -458,6 +472,7 @@ impl<D: Database> World<D> {
         self.statements += 1;
         match self.db.submit(server, &request) {
             Progress::Waits => self.happened.waits = true,
+            Progress::Pauses => self.happened.pauses = true,
             Progress::Done(answer) => {
                 if self.recording || !self.monitors.is_empty() {
                     self.happened.answer = Some(answer);

@@ -16,6 +16,7 @@ pub(crate) fn is_work(choice: Choice) -> bool {
         choice,
         Choice::Step(..)
             | Choice::Resume(_)
+            | Choice::Continue(_)
             | Choice::Deadlock(_)
             | Choice::Expire(_)
             | Choice::Notice(_)
@@ -111,6 +112,7 @@ impl<D: Database> World<D> {
         let here = |session: SessionId| SessionId(session.0 - base);
         out.extend(internals.iter().map(|internal| match internal {
             Internal::Resume(session) => Choice::Resume(here(*session)),
+            Internal::Continue(session) => Choice::Continue(here(*session)),
             Internal::Deadlock(session) => Choice::Deadlock(here(*session)),
             Internal::Expire(session) => Choice::Expire(here(*session)),
         }));

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::hash::Hash;
 use std::ops::ControlFlow;
 
-use rowlock_model::schedule::{Choice, Schedule};
+use rowlock_model::schedule::{Choice, Granularity, Schedule};
 use rowlock_model::verdict::{Bounds, Counts, Exploration, Limits, Verdict, Violation};
 use rowlock_model::{DbError, Isolation};
 
@@ -46,6 +46,7 @@ pub struct Explorer<D> {
     contention_expected: bool,
     prompt_notice: bool,
     may_hang: bool,
+    granularity: Granularity,
     reductions: Reductions,
     broken: Broken,
 }
@@ -55,7 +56,8 @@ pub struct Explorer<D> {
 pub struct Detailed {
     /// The conclusion.
     pub exploration: Exploration,
-    /// Exact number of interleavings covered, if it is finite and everything was explored.
+    /// Exact number of interleavings covered, if it is finite and everything was explored, without
+    /// reductions: what they leave out is not counted.
     pub interleavings: Option<f64>,
     /// Polls spent on rebuilding processes and on auditing them.
     pub rebuild_polls: u64,
@@ -85,6 +87,7 @@ impl<D: Database> Explorer<D> {
             contention_expected: true,
             prompt_notice: false,
             may_hang: false,
+            granularity: Granularity::Statement,
             reductions: Reductions::default(),
             broken: Broken::Nothing,
         }
@@ -235,6 +238,14 @@ impl<D: Database> Explorer<D> {
     #[must_use]
     pub fn may_hang(mut self) -> Explorer<D> {
         self.may_hang = true;
+        self
+    }
+
+    /// Where one statement may give way to another: with [`Granularity::Row`] every switch between
+    /// two row locks of a statement is explored too.
+    #[must_use]
+    pub fn granularity(mut self, granularity: Granularity) -> Explorer<D> {
+        self.granularity = granularity;
         self
     }
 
@@ -451,7 +462,13 @@ impl<D: Database> Explorer<D> {
         checks.prepare(&mut self.db);
         let prompt = self.prompt_notice;
         let world = World::new(self.db, &self.specs, &self.bounds, self.monitors, prompt);
-        let started = world.and_then(|mut world| world.start().map(|()| world));
+        let granularity = self.granularity;
+        let started = world.and_then(|mut world| {
+            // Only what the processes send pauses, not what prepares their sessions.
+            let set = world.db.set_granularity(granularity);
+            set.map_err(|error| Flaw::of_sql("the granularity".to_owned(), error))?;
+            world.start().map(|()| world)
+        });
         match started {
             Ok(world) => Ok(Ok(Run {
                 world,
@@ -479,6 +496,11 @@ impl<D> Explorer<D> {
     /// The processes.
     pub fn specs(&self) -> &[ProcessSpec] {
         &self.specs
+    }
+
+    /// Where statements give way.
+    pub fn present_granularity(&self) -> Granularity {
+        self.granularity
     }
 
     /// How many faults may happen.
@@ -511,7 +533,7 @@ fn set_up(db: &mut impl Database, sql: &str) -> Result<(), Flaw> {
         Reached::Done(Answer::Batch(Ok(batch))) => batch.error,
         Reached::Done(Answer::Batch(Err(error)) | Answer::Exec(Err(error))) => Some(error),
         Reached::Done(Answer::Exec(Ok(_))) => None,
-        Reached::Waits => Some(DbError::unsupported("a set-up that waits", None)),
+        Reached::Waits | Reached::Pauses => Some(DbError::unsupported("a set-up that waits", None)),
     };
     if !db.is_gone(session) {
         db.terminate(session);

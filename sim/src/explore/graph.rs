@@ -34,6 +34,7 @@ impl From<Choice> for Packed {
             // Moves are positive and below 2^60 microseconds (36,000 years).
             Choice::Advance(by) => Packed(9 << KINDS | by as u64 & ((1 << KINDS) - 1)),
             Choice::Cancel(p, r) => pack(10, p.0, 0, r.0.into()),
+            Choice::Continue(s) => pack(11, s.0, 0, 0),
         }
     }
 }
@@ -59,7 +60,8 @@ impl From<Packed> for Choice {
             7 => Choice::Lose(process, request, loss),
             8 => Choice::Late(session),
             9 => Choice::Advance((word & ((1 << KINDS) - 1)) as i64),
-            _ => Choice::Cancel(process, request),
+            10 => Choice::Cancel(process, request),
+            _ => Choice::Continue(session),
         }
     }
 }
@@ -208,7 +210,9 @@ impl<F: Fn(Choice) -> Option<usize>> Paths<'_, F> {
     /// Who is at work after a choice; `None` if the choice leaves that open.
     fn worker(&self, choice: Choice) -> Option<usize> {
         match choice {
-            Choice::Step(..) | Choice::Lose(..) | Choice::Cancel(..) if self.actors > 1 => {
+            Choice::Step(..) | Choice::Lose(..) | Choice::Cancel(..) | Choice::Continue(_)
+                if self.actors > 1 =>
+            {
                 (self.process_of)(choice)
             }
             _ => None,
@@ -353,6 +357,7 @@ mod tests {
             Choice::Late(s),
             Choice::Advance(30_000_000),
             Choice::Cancel(p, r),
+            Choice::Continue(s),
         ];
         for choice in choices {
             assert_eq!(Choice::from(Packed::from(choice)), choice);

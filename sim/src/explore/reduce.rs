@@ -254,7 +254,10 @@ impl Reducer {
         let budget = world.budget;
         let may_fail = budget.kills + budget.losses + budget.cancels > 0
             || (budget.clock > 0 && world.db.has_timeouts(world.server_id(usize::from(line))));
-        if (may_fail && self.broken != Broken::FaultsFirst) || world.happened.waits {
+        if (may_fail && self.broken != Broken::FaultsFirst)
+            || world.happened.waits
+            || world.happened.pauses
+        {
             return false;
         }
         let footprint = self.footprints.get(touches);

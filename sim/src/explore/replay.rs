@@ -153,6 +153,12 @@ impl<D: Database> World<D> {
         if self.happened.waits {
             return Some(Outcome::Waits(self.blockers(session?)));
         }
+        if self.happened.pauses {
+            let line = session?;
+            let pauses = self.db.pauses();
+            let pause = pauses.into_iter().find(|p| self.line_of(p.session) == line);
+            return Some(Outcome::Pauses(pause.map_or(String::new(), |p| p.before)));
+        }
         self.happened.answer.as_ref().map(outcome_of)
     }
 
@@ -185,6 +191,7 @@ impl<D: Database> World<D> {
         match choice {
             Choice::Step(p, r) => format!("{} request {}", process(p), r.0),
             Choice::Resume(s) => format!("{} resumes", session(s)),
+            Choice::Continue(s) => format!("{} continues", session(s)),
             Choice::Deadlock(s) => format!("{} finds a deadlock", session(s)),
             Choice::Expire(s) => format!("a timer of {}", session(s)),
             Choice::Crash(p) => format!("{} crashes", process(p)),

@@ -271,7 +271,7 @@ impl<'a, D: Database> Search<'a, D> {
             None => None,
             Some(reducer) => Some(reducer.touched(self.world, choice)?),
         };
-        if self.reducer.is_some() && self.world.db.rules_version() != self.rules_version {
+        if self.world.db.rules_version() != self.rules_version {
             return Err(Stop::Mistaken);
         }
         let key = self.key()?;

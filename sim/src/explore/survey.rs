@@ -85,7 +85,7 @@ pub(crate) struct Enumeration<'a, D> {
 impl<D: Database> Enumeration<'_, D> {
     /// All runs from the present state; `None` if there are too many.
     pub(crate) fn run(mut self) -> Result<Option<Survey>, ExploreError> {
-        match self.from_here() {
+        match self.runs_from_here() {
             Ok(true) => Ok(Some(self.survey)),
             Ok(false) => Ok(None),
             Err(Flaw::Error(error)) => Err(error),
@@ -97,7 +97,7 @@ impl<D: Database> Enumeration<'_, D> {
         }
     }
 
-    fn from_here(&mut self) -> Result<bool, Flaw> {
+    fn runs_from_here(&mut self) -> Result<bool, Flaw> {
         let mut choices = Vec::new();
         // A state in which a property is violated is one like others.
         self.noted(|this| this.checks.state(this.world))?;
@@ -120,7 +120,7 @@ impl<D: Database> Enumeration<'_, D> {
             let mark = self.world.mark();
             self.path.push(choice);
             let goes_on = self.noted(|this| this.world.apply(choice))?;
-            let complete = !goes_on || self.from_here()?;
+            let complete = !goes_on || self.runs_from_here()?;
             self.world.undo_to(mark);
             self.path.pop();
             if !complete {

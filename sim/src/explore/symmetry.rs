@@ -82,6 +82,7 @@ fn renamed(
     match choice {
         Choice::Step(p, r) => Choice::Step(process(p), r),
         Choice::Resume(s) => Choice::Resume(session(s)),
+        Choice::Continue(s) => Choice::Continue(session(s)),
         Choice::Deadlock(s) => Choice::Deadlock(session(s)),
         Choice::Expire(s) => Choice::Expire(session(s)),
         Choice::Crash(p) => Choice::Crash(process(p)),

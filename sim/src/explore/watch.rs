@@ -33,11 +33,13 @@ impl<D: Database> World<D> {
             what: What::Other,
         };
         let what = match happened.session {
-            Some(session) if happened.waits || happened.answer.is_some() => What::Statement {
-                session: SessionId(session),
-                step: label.as_deref(),
-                answer: happened.answer.as_ref(),
-            },
+            Some(session) if happened.waits || happened.pauses || happened.answer.is_some() => {
+                What::Statement {
+                    session: SessionId(session),
+                    step: label.as_deref(),
+                    answer: happened.answer.as_ref(),
+                }
+            }
             _ => What::Other,
         };
         self.show(&Seen { what, ..event })?;

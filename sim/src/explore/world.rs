@@ -142,6 +142,7 @@ pub(crate) struct Happened {
     pub(crate) request: Option<(NodeId, usize)>,
     pub(crate) answer: Option<Answer>,
     pub(crate) waits: bool,
+    pub(crate) pauses: bool,
     /// Nodes that processes entered.
     pub(crate) entered: Vec<(u8, NodeId)>,
     pub(crate) finished: bool,
@@ -378,6 +379,7 @@ impl<D: Database> World<D> {
             | Choice::Lose(ProcessId(p), ..)
             | Choice::Cancel(ProcessId(p), _) => Some(usize::from(p)),
             Choice::Resume(s)
+            | Choice::Continue(s)
             | Choice::Deadlock(s)
             | Choice::Expire(s)
             | Choice::Notice(s)
@@ -586,7 +588,9 @@ pub(super) fn open_session(
         Progress::Done(Answer::Batch(Ok(batch))) => batch.error,
         Progress::Done(Answer::Batch(Err(error)) | Answer::Exec(Err(error))) => Some(error),
         Progress::Done(Answer::Exec(Ok(_))) => None,
-        Progress::Waits => Some(DbError::unsupported("a connect script that waits", None)),
+        Progress::Waits | Progress::Pauses => {
+            Some(DbError::unsupported("a connect script that waits", None))
+        }
     };
     match error {
         None => Ok(session),

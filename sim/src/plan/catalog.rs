@@ -287,6 +287,12 @@ pub trait Catalog {
         false
     }
 
+    /// Whether an extension of this name is installed in the database.
+    fn extension(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
     /// A sequence by name.
     fn sequence(&self, name: &str) -> Option<Arc<Sequence>>;
 

@@ -49,6 +49,13 @@ pub enum Ddl {
     CreateFunction(Arc<str>),
     /// `DROP FUNCTION` of such functions: their names.
     DropFunctions(Vec<Arc<str>>),
+    /// `CREATE EXTENSION` of one that is modelled.
+    CreateExtension {
+        /// Its name.
+        name: Arc<str>,
+        /// `IF NOT EXISTS`.
+        if_not_exists: bool,
+    },
     /// `ALTER TABLE`.
     AlterTable {
         /// The table.

@@ -35,6 +35,18 @@ pub enum PlanKind {
     Ddl(Box<ddl::Ddl>),
 }
 
+/// The lock of a statement on a stored table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableLock {
+    /// The table.
+    pub table: Arc<catalog::Table>,
+    /// How. A table that is read and written is there twice; one that is read twice only once, with
+    /// the stronger mode.
+    pub mode: TableLockMode,
+    /// The planner looks for ways to find rows of it, and locks all its indexes alike.
+    pub indexes: bool,
+}
+
 /// A statement ready to run, valid for one version of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -47,9 +59,8 @@ pub struct Plan {
     /// The command tag: `SELECT`, `INSERT`, `CREATE TABLE`.
     pub tag: &'static str,
     /// Stored tables that the statement locks before it starts, in the order in which the server
-    /// locks them (that of analysis), and how: each table once, with its strongest mode at its first
-    /// place.
-    pub locks: Vec<(Arc<catalog::Table>, TableLockMode)>,
+    /// locks them (that of analysis).
+    pub locks: Vec<TableLock>,
     /// How many sub-selects there are: [`query::SubPlanId`]s are below this.
     pub subplans: u32,
     /// How many common table expressions there are: [`query::CteId`]s are below this.

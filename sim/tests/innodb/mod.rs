@@ -128,6 +128,7 @@ impl Server {
 
     fn take(&mut self, session: SessionId, progress: Progress) -> Outcome {
         match progress {
+            Progress::Pauses => unreachable!("nothing pauses"),
             Progress::Waits => {
                 if !self.waiting.contains(&session) {
                     self.waiting.push(session);
@@ -149,7 +150,10 @@ impl Server {
             let mut pending = Vec::new();
             self.db.pending(&mut pending);
             let place = |internal: &Internal| {
-                let (Internal::Resume(s) | Internal::Expire(s) | Internal::Deadlock(s)) = internal;
+                let (Internal::Resume(s)
+                | Internal::Continue(s)
+                | Internal::Expire(s)
+                | Internal::Deadlock(s)) = internal;
                 self.waiting.iter().position(|w| w == s)
             };
             pending.sort_by_key(place);
@@ -163,7 +167,10 @@ impl Server {
             } else {
                 0
             };
-            let (Internal::Resume(s) | Internal::Expire(s) | Internal::Deadlock(s)) = pending[at];
+            let (Internal::Resume(s)
+            | Internal::Continue(s)
+            | Internal::Expire(s)
+            | Internal::Deadlock(s)) = pending[at];
             let progress = self.db.internal(pending[at]);
             if let Outcome::Done(result) = self.take(s, progress) {
                 answers.push((s, result));

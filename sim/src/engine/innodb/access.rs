@@ -11,12 +11,7 @@
 //! Hints restrict the candidates. If rows are wanted in an order, the direction of the scan follows it
 //! where the index has that order, and a scan of the whole table takes the index that has it.
 
-use std::collections::BTreeMap;
-
-use rowlock_model::Value;
-
-use super::key::Part;
-use super::scan::{Filter, KeyRange};
+use super::range::{Bound, like_prefix, ranges};
 use super::shape::{IndexShape, Shape};
 use super::store::Store;
 use crate::loose::expr::{Comparison, Expr};
@@ -25,20 +20,6 @@ use crate::loose::query::{
 };
 use crate::loose::storage::{Access, Choice, Purpose, SourcePlan};
 use crate::loose::types::{Collation, DeclaredType};
-use crate::loose::value::as_datetime;
-
-/// A condition on a column with the values of its operands, if they are known.
-#[derive(Clone, Debug)]
-pub struct Bound {
-    /// Its place among the entry's conditions.
-    pub condition: usize,
-    /// The column.
-    pub column: usize,
-    /// How it is compared.
-    pub op: KeyOp,
-    /// What with.
-    pub values: Option<Vec<Value>>,
-}
 
 /// A way to read a table.
 #[derive(Clone, Debug)]
@@ -73,8 +54,6 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
     let mut order: Vec<usize> = Vec::new();
     let mut bound = 0u64;
     let mut sorted = plan.order.is_empty();
-    let joined = store.flavour.joins_existence()
-        && plan.source.filter.iter().any(|c| asks_existence(&c.expr));
     while order.len() < range.len() {
         let ready = (0..range.len()).filter(|i| !order.contains(i) && after[*i] & !bound == 0);
         let options = ready.map(|i| (rank(store, plan, i, bound), i));
@@ -91,7 +70,7 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
         if let RangeKind::Table(_) = range[next].kind {
             // A nested loop keeps the order of its outermost table; tables of one row do not count.
             let constant = is_constant(store, plan, next);
-            let wants_order = first && !sorted && !constant && !joined;
+            let wants_order = first && !sorted && !constant;
             let (way, in_order) = table_access(store, plan, next, bound, wants_order);
             access[next] = way;
             sorted |= in_order && wants_order;
@@ -104,15 +83,6 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
         order,
         access,
         sorted,
-    }
-}
-
-/// Whether a condition is `EXISTS` or `NOT EXISTS` of something that depends on the row.
-fn asks_existence(condition: &Expr) -> bool {
-    match condition {
-        Expr::Exists(plan) => !plan.once,
-        Expr::Not(inner) => asks_existence(inner),
-        _ => false,
     }
 }
 
@@ -569,156 +539,4 @@ fn order_of(
         reverse = Some(key.descending);
     }
     Some(reverse.unwrap_or(false))
-}
-
-/// The text before the first wildcard of a pattern, if there is any.
-fn like_prefix(pattern: &Value) -> Option<String> {
-    let pattern = pattern.as_str()?;
-    let end = pattern.find(['%', '_', '\\'])?;
-    (end > 0).then(|| pattern[..end].to_owned())
-}
-
-/// The ranges of an index that conditions with known values bound, in the order of the scan.
-pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool) -> Vec<KeyRange> {
-    let mut prefixes: Vec<Vec<Part>> = vec![Vec::new()];
-    let mut exact = true;
-    let mut ends: BTreeMap<Vec<Part>, (Option<(Vec<Part>, bool)>, Option<(Vec<Part>, bool)>)> =
-        BTreeMap::new();
-    for (column, collation) in index.columns.iter().zip(&index.collations) {
-        let mut of = bounds.iter().filter(|b| b.column == *column);
-        let part = |value: &Value| Part::of(&fitting(shape, *column, value), *collation);
-        let equal = of
-            .clone()
-            .find(|b| matches!(b.op, KeyOp::Eq | KeyOp::Is | KeyOp::IsNull | KeyOp::In));
-        if let Some(bound) = equal {
-            let values = bound.values.as_deref().unwrap_or(&[]);
-            let mut parts: Vec<Part> = match bound.op {
-                KeyOp::IsNull => vec![Part::Null],
-                KeyOp::Is => values.iter().map(part).collect(),
-                _ => values.iter().filter(|v| !v.is_null()).map(part).collect(),
-            };
-            parts.sort();
-            parts.dedup();
-            let longer = prefixes.iter().flat_map(|prefix| {
-                parts.iter().map(move |part| {
-                    let mut prefix = prefix.clone();
-                    prefix.push(part.clone());
-                    prefix
-                })
-            });
-            prefixes = longer.collect();
-            continue;
-        }
-        let nullable = shape
-            .table
-            .columns
-            .get(*column)
-            .is_some_and(|c| c.not_null.is_none());
-        if of.next().is_some() {
-            exact = false;
-            for prefix in &prefixes {
-                let these = bounds.iter().filter(|b| b.column == *column);
-                if let Some(range) = column_range(prefix, these, nullable, &part) {
-                    ends.insert(prefix.clone(), range);
-                }
-            }
-        }
-        break;
-    }
-    let mut ranges: Vec<KeyRange> = if exact {
-        let range = |prefix: Vec<Part>| {
-            if prefix.is_empty() {
-                KeyRange::All
-            } else {
-                KeyRange::Exact(prefix)
-            }
-        };
-        prefixes.into_iter().map(range).collect()
-    } else {
-        let range = |(low, high)| KeyRange::Between { low, high };
-        ends.into_values().map(range).collect()
-    };
-    if reverse {
-        ranges.reverse();
-    }
-    ranges
-}
-
-type Ends = (Option<(Vec<Part>, bool)>, Option<(Vec<Part>, bool)>);
-
-/// The range of one column behind a prefix; `None` if nothing is in it.
-fn column_range<'b>(
-    prefix: &[Part],
-    bounds: impl Iterator<Item = &'b Bound>,
-    nullable: bool,
-    part: &impl Fn(&Value) -> Part,
-) -> Option<Ends> {
-    let with = |part: Part| {
-        let mut parts = prefix.to_vec();
-        parts.push(part);
-        parts
-    };
-    let mut low: Option<(Part, bool)> = nullable.then_some((Part::Null, false));
-    let mut high: Option<(Part, bool)> = None;
-    for bound in bounds {
-        let value = bound.values.as_deref().and_then(|v| v.first());
-        if value.is_some_and(Value::is_null) {
-            return None;
-        }
-        let Some(value) = value else { continue };
-        let end = part(value);
-        let tighter_low =
-            |low: &Option<(Part, bool)>, end: &Part| low.as_ref().is_none_or(|(l, _)| end > l);
-        let tighter_high =
-            |high: &Option<(Part, bool)>, end: &Part| high.as_ref().is_none_or(|(h, _)| end < h);
-        match bound.op {
-            KeyOp::Gt if low.as_ref().is_none_or(|(l, _)| end >= *l) => low = Some((end, false)),
-            KeyOp::Ge if tighter_low(&low, &end) => low = Some((end, true)),
-            KeyOp::Lt if high.as_ref().is_none_or(|(h, _)| end <= *h) => high = Some((end, false)),
-            KeyOp::Le if tighter_high(&high, &end) => high = Some((end, true)),
-            KeyOp::Like => {
-                let prefix = like_prefix(value)?;
-                let first = part(&Value::text(prefix.clone()));
-                let last = part(&Value::text(format!("{prefix}\u{10ffff}")));
-                low = Some((first, true));
-                high = Some((last, true));
-            }
-            _ => {}
-        }
-    }
-    let open = (!prefix.is_empty()).then(|| (prefix.to_vec(), true));
-    let low = low.map(|(part, inclusive)| (with(part), inclusive));
-    let high = high.map(|(part, inclusive)| (with(part), inclusive));
-    Some((low.or_else(|| open.clone()), high.or(open)))
-}
-
-/// A value as the column would have it, where that keeps its order (a text that is compared with a
-/// point in time).
-fn fitting(shape: &Shape, column: usize, value: &Value) -> Value {
-    let ty = shape.table.columns.get(column).map(|c| &c.ty);
-    match (ty, value) {
-        (
-            Some(DeclaredType::Date | DeclaredType::DateTime(_) | DeclaredType::Timestamp(_)),
-            Value::Text(_),
-        ) => as_datetime(value).map_or_else(|| value.clone(), Value::Timestamp),
-        (Some(DeclaredType::Int { .. }), Value::Float(x)) if x.fract() == 0.0 => {
-            Value::Int(*x as i64)
-        }
-        _ => value.clone(),
-    }
-}
-
-/// The conditions on columns of an index, as tests of its keys.
-pub fn filters(shape: &Shape, index: &IndexShape, bounds: &[Bound]) -> Vec<Filter> {
-    let filter = |bound: &Bound| {
-        let field = index.columns.iter().position(|c| *c == bound.column)?;
-        let collation = index.collations[field];
-        let part = |value: &Value| Part::of(&fitting(shape, bound.column, value), collation);
-        Some(Filter {
-            field,
-            op: bound.op,
-            parts: bound.values.as_ref()?.iter().map(part).collect(),
-        })
-    };
-    bounds.iter().filter_map(filter).collect()
 }

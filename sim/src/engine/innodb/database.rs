@@ -405,6 +405,7 @@ impl Database for InnoDb {
         match event {
             Internal::Resume(session) => self.resume(session, false),
             Internal::Expire(session) => self.resume(session, true),
+            Internal::Continue(session) => panic!("session {} does not pause", session.0),
             Internal::Deadlock(session) => {
                 panic!(
                     "deadlocks are resolved when they arise; session {} is in none",
@@ -510,7 +511,7 @@ impl Database for InnoDb {
         match progress {
             Progress::Done(Answer::Exec(result)) => Ok(result?.rows.to_vec()),
             Progress::Done(Answer::Batch(_)) => unreachable!("a statement was sent"),
-            Progress::Waits => Err(DbError::unsupported(
+            Progress::Waits | Progress::Pauses => Err(DbError::unsupported(
                 "a property's query that waits for a lock",
                 None,
             )),

@@ -187,13 +187,8 @@ impl Flavour {
         !self.is_mariadb()
     }
 
-    /// `EXISTS` and `NOT EXISTS` become joins: rows come in no order that an index gives.
-    pub fn joins_existence(self) -> bool {
-        !self.is_mariadb()
-    }
-
     /// Foreign keys are checked before the row is written, not with the record of their index.
-    pub fn checks_parents_first(self) -> bool {
+    pub fn checks_foreign_keys_first(self) -> bool {
         !self.is_mariadb()
     }
 

@@ -92,7 +92,7 @@ impl Store {
         old: Option<&Row>,
         row: &Row,
     ) -> Result<(), Obstacle> {
-        if !self.flavour.checks_parents_first() || shape.table.foreign_keys.is_empty() {
+        if !self.flavour.checks_foreign_keys_first() || shape.table.foreign_keys.is_empty() {
             return Ok(());
         }
         for (at, index) in shape.indexes.iter().enumerate() {
@@ -112,7 +112,7 @@ impl Store {
         at: usize,
         row: &Row,
     ) -> Result<(), Obstacle> {
-        if self.flavour.checks_parents_first() {
+        if self.flavour.checks_foreign_keys_first() {
             return Ok(());
         }
         self.check_parents(session, shape, at, row)

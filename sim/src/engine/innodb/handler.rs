@@ -6,10 +6,11 @@ use std::sync::Arc;
 use rowlock_model::schedule::SessionId;
 use rowlock_model::{DbError, Isolation, Row, Value};
 
-use super::access::{self, Bound};
+use super::access;
 use super::errors;
 use super::key::Key;
 use super::lock::{Mode, OnBusy, Refused, TableMode};
+use super::range::{self, Bound};
 use super::run::{Entry, Run, Scanning};
 use super::scan::{Cursor, Found, Plan, ScanStop};
 use super::session::Waiting;
@@ -80,7 +81,7 @@ impl Handler<'_> {
         }
     }
 
-    fn refused(&mut self, refused: Refused) -> Stop {
+    pub(super) fn refused(&mut self, refused: Refused) -> Stop {
         match refused {
             Refused::Wait => {
                 self.waiting = Some(Waiting::Row);
@@ -98,7 +99,7 @@ impl Handler<'_> {
         }
     }
 
-    fn obstacle(&mut self, obstacle: Obstacle, shape: &Shape, row: &[Value]) -> Stop {
+    pub(super) fn obstacle(&mut self, obstacle: Obstacle, shape: &Shape, row: &[Value]) -> Stop {
         match obstacle {
             Obstacle::Refused(refused) => self.refused(refused),
             Obstacle::Changed => errors::record_changed(&shape.table.name).into(),
@@ -109,7 +110,7 @@ impl Handler<'_> {
         }
     }
 
-    fn duplicate(&self, shape: &Shape, at: usize, row: &[Value]) -> DbError {
+    pub(super) fn duplicate(&self, shape: &Shape, at: usize, row: &[Value]) -> DbError {
         let key = self.store.key_text(shape, at, row);
         let index = &shape.indexes[at].name;
         errors::duplicate(self.store.flavour, &shape.table.name, index, &key)
@@ -144,7 +145,7 @@ impl Handler<'_> {
         let position = position.unwrap_or(0);
         let bounds = bounds(scan);
         let reverse = scan.access.reverse;
-        let ranges = access::ranges(&shape, index, &bounds, reverse);
+        let ranges = range::ranges(&shape, index, &bounds, reverse);
         let level = self.store.session(self.session).level;
         let busy = match scan.lock.map(|clause| clause.busy) {
             Some(query::OnBusy::Fail) => OnBusy::Fail,
@@ -169,7 +170,7 @@ impl Handler<'_> {
             reverse,
             lookup: !covers || lock == Some(Mode::X),
             tests_index_first: reads && !covers,
-            filters: access::filters(&shape, index, &bounds),
+            filters: range::filters(&shape, index, &bounds),
             semi_consistent: scan.purpose == Purpose::Update
                 && position == 0
                 && self
@@ -259,249 +260,16 @@ impl Handler<'_> {
         }
     }
 
-    /// A new row with its hidden columns, and its automatic number filled in.
-    fn complete(&mut self, shape: &Shape, row: &NewRow) -> Result<(Row, Option<i64>), Stop> {
-        let mut values = row.values.clone();
-        let mut number = None;
-        if let Some(column) = shape.table.auto_increment() {
-            let asked = match &values[column] {
-                Value::Null | Value::Int(0) => None,
-                Value::Int(i) => Some(*i),
-                _ => Some(0),
-            };
-            match asked {
-                None => {
-                    let next = self.store.next_number(shape.table.id);
-                    values[column] = Value::Int(next);
-                    self.store.set_next_number(shape.table.id, next + 1);
-                    number = Some(next);
-                }
-                Some(asked) => {
-                    if asked >= self.store.next_number(shape.table.id) {
-                        self.store.set_next_number(shape.table.id, asked + 1);
-                    }
-                }
-            }
-        }
-        if shape.hidden_key {
-            values.push(Value::Int(self.store.draw_row_number(shape.table.id)));
-        }
-        Ok((values.into(), number))
-    }
-
-    fn insert_live(
-        &mut self,
-        shape: &Rc<Shape>,
-        row: &Row,
-        or: Option<ConflictAction>,
-        upserts: &[Upsert],
-    ) -> Result<Entry, Stop> {
-        let replaces = or == Some(ConflictAction::Replace);
-        let check = if replaces || !upserts.is_empty() {
-            Mode::X
-        } else {
-            Mode::S
-        };
-        let mut replaced = 0;
-        loop {
-            let mut progress = std::mem::take(&mut self.run.progress);
-            // Deleting the row in the way may wait as well.
-            let result = if let Some(at) = progress.replacing.take() {
-                Err(Obstacle::Duplicate(at, Key([].into())))
-            } else {
-                let result = self
-                    .store
-                    .insert_row(self.session, shape, row, check, &mut progress);
-                if matches!(result, Err(Obstacle::Refused(Refused::Wait))) {
-                    self.run.progress = progress;
-                    return Err(self.refused(Refused::Wait));
-                }
-                progress = super::write::Progress::default();
-                result
-            };
-            match result {
-                Ok(()) => {
-                    let key = shape.key(shape.clustered(), row);
-                    let kind = u8::from(replaced > 0);
-                    return Ok(Entry::Inserted(kind, replaced, Some((key, row.clone()))));
-                }
-                Err(Obstacle::Duplicate(at, _))
-                    if replaces && self.replaces_in_place(shape, at) =>
-                {
-                    return self.replace_in_place(shape, at, row, replaced, progress);
-                }
-                Err(Obstacle::Duplicate(at, _)) if replaces => {
-                    self.replace(shape, at, row, progress)?;
-                    replaced += 1;
-                }
-                Err(Obstacle::Duplicate(at, key)) => {
-                    let declared = shape.indexes[at].declared;
-                    let clause = upserts.iter().position(|u| u.target.handles(declared));
-                    if let Some(clause) = clause {
-                        return self.row_in_the_way(shape, at, key, clause);
-                    }
-                    if or == Some(ConflictAction::Ignore) {
-                        let error = self.duplicate(shape, at, row);
-                        self.run.warnings.push((1062, error.message.to_string()));
-                        return Ok(Entry::Inserted(2, 0, None));
-                    }
-                    return Err(self.duplicate(shape, at, row).into());
-                }
-                Err(Obstacle::ForeignKey(error)) if or == Some(ConflictAction::Ignore) => {
-                    let error = errors::foreign_key(error.is_child, &error.constraint);
-                    self.run.warnings.push((1452, error.message.to_string()));
-                    return Ok(Entry::Inserted(2, 0, None));
-                }
-                Err(other) => return Err(self.obstacle(other, shape, row)),
-            }
-        }
-    }
-
-    /// Whether `REPLACE` changes the row in the way in place: no later unique index could have another
-    /// duplicate, and nothing hangs on the row's deletion.
-    fn replaces_in_place(&self, shape: &Shape, at: usize) -> bool {
-        let last = shape.indexes.iter().rposition(|index| index.unique);
-        last == Some(at)
-            && (self.store.flavour.replaces_parents_in_place()
-                || self.store.schema().children(&shape.table.name).is_empty())
-    }
-
-    /// `REPLACE` in place: the row in the way gets the new values.
-    fn replace_in_place(
-        &mut self,
-        shape: &Rc<Shape>,
-        at: usize,
-        row: &Row,
-        replaced: u64,
-        mut progress: super::write::Progress,
-    ) -> Result<Entry, Stop> {
-        let Some((key, found)) = self.equal_row(shape, at, row) else {
-            return Ok(Entry::Inserted(2, 0, None));
-        };
-        self.lock_in_the_way(shape, at, &key)?;
-        let clustered = shape.clustered().id;
-        let old = match self.store.records(clustered).get(&key) {
-            Some(record) if progress.done > 0 => {
-                let before = record.older.first().unwrap_or(&record.newest);
-                before.row.clone()
-            }
-            _ => found,
-        };
-        let changes = old != *row;
-        if changes {
-            let result = self
-                .store
-                .update_row(self.session, shape, &old, row, &mut progress);
-            if matches!(result, Err(Obstacle::Refused(Refused::Wait))) {
-                progress.replacing = Some(at);
-                self.run.progress = progress;
-                return Err(self.refused(Refused::Wait));
-            }
-            if let Err(other) = result {
-                return Err(self.obstacle(other, shape, row));
-            }
-        }
-        let key = shape.key(shape.clustered(), row);
-        let replaced = replaced + u64::from(changes);
-        Ok(Entry::Inserted(1, replaced, Some((key, row.clone()))))
-    }
-
-    /// `REPLACE`: deletes the row that has the same key in an index.
-    fn replace(
-        &mut self,
-        shape: &Rc<Shape>,
-        at: usize,
-        row: &Row,
-        mut progress: super::write::Progress,
-    ) -> Result<(), Stop> {
-        let Some((key, old)) = self.equal_row(shape, at, row) else {
-            return Ok(());
-        };
-        self.lock_in_the_way(shape, at, &key)?;
-        let result = self
-            .store
-            .delete_row(self.session, shape, &old, Some(row), &mut progress);
-        match result {
-            Ok(()) => Ok(()),
-            Err(Obstacle::Refused(Refused::Wait)) => {
-                progress.replacing = Some(at);
-                self.run.progress = progress;
-                Err(self.refused(Refused::Wait))
-            }
-            Err(other) => Err(self.obstacle(other, shape, &old)),
-        }
-    }
-
-    /// The row that has the same declared key in an index.
-    fn equal_row(&mut self, shape: &Shape, at: usize, row: &Row) -> Option<(Key, Row)> {
-        let index = &shape.indexes[at];
-        let wanted = shape.key(index, row);
-        let wanted = index.declared_parts(&wanted).to_vec();
-        let first = Key(wanted.clone().into());
-        let records = self.store.records(index.id);
-        let mut in_index = records.iter_from(&first);
-        // The row of a delete that waited is marked already, its record in this index may be not.
-        let found = in_index
-            .find(|(key, record)| key.starts_with(&wanted) && (at == 0 || !record.newest.deleted));
-        let key = found.map(|(key, r)| r.row_key.clone().unwrap_or_else(|| key.clone()))?;
-        drop(in_index);
-        let record = self.store.record(shape.clustered().id, &key)?;
-        Some((key, record.newest.row.clone()))
-    }
-
-    /// The duplicate is read as `SELECT .. FOR UPDATE` by its unique key would.
-    fn lock_in_the_way(&mut self, shape: &Shape, at: usize, key: &Key) -> Result<(), Stop> {
-        use super::key::Pos;
-        use super::lock::Span;
-        let clustered = shape.clustered();
-        let _ = at;
-        let pos = Pos::Record(key.clone());
-        let (mode, span) = (Mode::X, Span::Record);
-        let locked = self.store.lock_record(
-            self.session,
-            shape,
-            clustered,
-            &pos,
-            mode,
-            span,
-            OnBusy::Wait,
-        );
-        if let Err(refused) = locked {
-            return Err(self.refused(refused));
-        }
-        let changed = self
-            .store
-            .records(clustered.id)
-            .get(key)
-            .is_some_and(|r| self.store.is_changed_since_view(self.session, r));
-        if changed {
-            return Err(errors::record_changed(&shape.table.name).into());
-        }
-        Ok(())
-    }
-
-    fn row_in_the_way(
-        &mut self,
-        shape: &Shape,
-        at: usize,
-        key: Key,
-        clause: usize,
-    ) -> Result<Entry, Stop> {
-        self.lock_in_the_way(shape, at, &key)?;
-        let row = self.store.newest_row(shape, &key);
-        Ok(Entry::Inserted(3, clause as u64, row.map(|row| (key, row))))
-    }
-
     /// The newest version of a row, hidden columns included.
     fn newest(&mut self, shape: &Shape, key: &Key) -> Option<Row> {
         self.store.newest_row(shape, key)
     }
 }
 
-fn is_unique_equality(shape: &Shape, index: usize, range: &super::scan::KeyRange) -> bool {
+fn is_unique_equality(shape: &Shape, index: usize, range: &super::range::KeyRange) -> bool {
     let index = &shape.indexes[index];
     match range {
-        super::scan::KeyRange::Exact(parts) => {
+        super::range::KeyRange::Exact(parts) => {
             index.unique
                 && parts.len() >= index.declared_columns
                 && !parts.iter().any(super::key::Part::is_null)
@@ -757,7 +525,7 @@ impl Handler<'_> {
         let clustered = shape.clustered().id;
         let old = self.store.records(clustered).get(&row.id).map(|record| {
             // Half done already: what it was is behind what it is.
-            let version = if progress.done > 0 {
+            let version = if progress.written {
                 record.older.first().unwrap_or(&record.newest)
             } else {
                 &record.newest

@@ -10,31 +10,15 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{Isolation, Row, Value};
+use rowlock_model::{Isolation, Row};
 
 use super::key::{Key, Part, Pos};
 use super::lock::{Granted, Mode, OnBusy, Refused, Span};
+use super::range::{Filter, KeyRange};
 use super::records::Record;
 use super::shape::{IndexId, IndexShape, Shape};
 use super::store::Store;
-use crate::loose::query::KeyOp;
 use crate::world::Digest;
-
-/// A part of an index.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum KeyRange {
-    /// All records.
-    All,
-    /// Records whose keys begin with these fields.
-    Exact(Vec<Part>),
-    /// Records between two prefixes of keys; `true` includes those that begin with the prefix.
-    Between {
-        /// The lower end.
-        low: Option<(Vec<Part>, bool)>,
-        /// The upper end.
-        high: Option<(Vec<Part>, bool)>,
-    },
-}
 
 /// Where a scan stands in its range.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,46 +36,10 @@ pub enum At {
 /// A lock that the last candidate brought, which READ COMMITTED may give back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Taken {
-    index: IndexId,
-    pos: Pos,
-    mode: Mode,
-    span: Span,
-}
-
-/// A condition on a column of an index.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    /// Which field of the key.
-    pub field: usize,
-    /// How it is compared.
-    pub op: KeyOp,
-    /// What with.
-    pub parts: Vec<Part>,
-}
-
-impl Filter {
-    /// Whether a key passes.
-    fn passes(&self, key: &Key) -> bool {
-        let field = &key.0[self.field];
-        let first = self.parts.first();
-        let compares = |wanted: fn(Ordering) -> bool| {
-            !field.is_null() && first.is_some_and(|part| wanted(field.cmp(part)))
-        };
-        match self.op {
-            KeyOp::Eq => compares(Ordering::is_eq),
-            KeyOp::Lt => compares(Ordering::is_lt),
-            KeyOp::Le => compares(Ordering::is_le),
-            KeyOp::Gt => compares(Ordering::is_gt),
-            KeyOp::Ge => compares(Ordering::is_ge),
-            KeyOp::Ne => compares(Ordering::is_ne),
-            KeyOp::In => !field.is_null() && self.parts.contains(field),
-            KeyOp::Is => first == Some(field),
-            KeyOp::IsNull => field.is_null(),
-            KeyOp::IsNotNull => !field.is_null(),
-            // Tested on the row.
-            KeyOp::Like => true,
-        }
-    }
+    pub(super) index: IndexId,
+    pub(super) pos: Pos,
+    pub(super) mode: Mode,
+    pub(super) span: Span,
 }
 
 /// How a scan is to be done.
@@ -131,7 +79,7 @@ pub struct Cursor {
     at: At,
     /// No record of the range was looked at yet.
     first: bool,
-    taken: Vec<Taken>,
+    pub(super) taken: Vec<Taken>,
     /// The end of the range was met exactly: nothing behind it can be in the range.
     met_end: bool,
     /// The candidate shown last is to be locked, waiting if need be.
@@ -165,7 +113,7 @@ impl From<Refused> for ScanStop {
 }
 
 /// What became of one place.
-enum Step {
+pub(super) enum Step {
     Row(Found),
     Next,
     RangeEnds,
@@ -185,11 +133,11 @@ impl Default for Cursor {
 }
 
 impl Plan {
-    fn index_shape(&self) -> &IndexShape {
+    pub(super) fn index_shape(&self) -> &IndexShape {
         &self.shape.indexes[self.index]
     }
 
-    fn is_clustered(&self) -> bool {
+    pub(super) fn is_clustered(&self) -> bool {
         self.index == 0
     }
 
@@ -203,47 +151,6 @@ impl Plan {
                     && (self.is_clustered() || !parts.iter().any(Part::is_null))
             }
             _ => false,
-        }
-    }
-}
-
-impl KeyRange {
-    /// Whether a key lies behind the range, in its direction.
-    fn is_past(&self, key: &Key, reverse: bool) -> bool {
-        let bound = match self {
-            KeyRange::All => return false,
-            KeyRange::Exact(parts) => return !key.starts_with(parts),
-            KeyRange::Between { low, high } => {
-                if reverse {
-                    low
-                } else {
-                    high
-                }
-            }
-        };
-        let Some((parts, inclusive)) = bound else {
-            return false;
-        };
-        match key.cmp_prefix(parts) {
-            Ordering::Equal => !inclusive,
-            Ordering::Less => reverse,
-            Ordering::Greater => !reverse,
-        }
-    }
-
-    fn low(&self) -> Option<(&[Part], bool)> {
-        match self {
-            KeyRange::All => None,
-            KeyRange::Exact(parts) => Some((parts, true)),
-            KeyRange::Between { low, .. } => low.as_ref().map(|(parts, i)| (&parts[..], *i)),
-        }
-    }
-
-    fn high(&self) -> Option<(&[Part], bool)> {
-        match self {
-            KeyRange::All => None,
-            KeyRange::Exact(parts) => Some((parts, true)),
-            KeyRange::Between { high, .. } => high.as_ref().map(|(parts, i)| (&parts[..], *i)),
         }
     }
 }
@@ -349,7 +256,7 @@ impl Store {
         }
     }
 
-    fn give_back(&mut self, session: SessionId, plan: &Plan, cursor: &mut Cursor) {
+    pub(super) fn give_back(&mut self, session: SessionId, plan: &Plan, cursor: &mut Cursor) {
         let taken = std::mem::take(&mut cursor.taken);
         let releases = self.trx(session).level <= Isolation::ReadCommitted
             && (plan.is_clustered() || self.flavour.releases_on_secondary_scans());
@@ -602,176 +509,11 @@ impl Store {
             Span::NextKey
         }
     }
-
-    /// A semi-consistent read of a record that somebody has locked.
-    fn show_committed(&mut self, plan: &Plan, range: &KeyRange, key: &Key) -> Step {
-        let record = self.records(plan.index_shape().id).get(key);
-        let committed = record.and_then(Record::committed);
-        let Some(version) = committed.filter(|v| !v.deleted) else {
-            return Step::Next;
-        };
-        if range.is_past(key, plan.reverse) {
-            return Step::RangeEnds;
-        }
-        Step::Row(Found {
-            key: key.clone(),
-            row: version.row.clone(),
-            tentative: true,
-        })
-    }
-
-    /// The row of a secondary record that is locked.
-    fn look_up(
-        &mut self,
-        session: SessionId,
-        plan: &Plan,
-        cursor: &mut Cursor,
-        record: &Record,
-        mode: Mode,
-    ) -> Result<Option<Found>, ScanStop> {
-        let shape = &plan.shape;
-        let Some(key) = record.row_key.clone() else {
-            return Ok(None);
-        };
-        if !plan.lookup {
-            let width = shape.table.columns.len() + usize::from(shape.hidden_key);
-            let mut row = vec![Value::Null; width];
-            for (column, value) in plan
-                .index_shape()
-                .columns
-                .iter()
-                .zip(record.newest.row.iter())
-            {
-                row[*column] = value.clone();
-            }
-            return Ok(Some(Found {
-                key,
-                row: row.into(),
-                tentative: false,
-            }));
-        }
-        let clustered = shape.clustered();
-        let pos = Pos::Record(key.clone());
-        match self.lock_record(
-            session,
-            shape,
-            clustered,
-            &pos,
-            mode,
-            Span::Record,
-            plan.busy,
-        ) {
-            Ok(Granted::Held) => {}
-            Ok(Granted::New) => cursor.taken.push(Taken {
-                index: clustered.id,
-                pos,
-                mode,
-                span: Span::Record,
-            }),
-            Err(Refused::Busy) if plan.busy == OnBusy::Skip => return Ok(None),
-            Err(refused) => return Err(refused.into()),
-        }
-        let Some(row) = self.record(clustered.id, &key).cloned() else {
-            return Ok(None);
-        };
-        if self.is_changed_since_view(session, &row) {
-            return Err(ScanStop::Changed);
-        }
-        if row.newest.deleted {
-            self.give_back(session, plan, cursor);
-            return Ok(None);
-        }
-        Ok(Some(Found {
-            key,
-            row: row.newest.row,
-            tentative: false,
-        }))
-    }
-
-    /// Looks at one place without locking: the version that the read view sees, or the newest one
-    /// at READ UNCOMMITTED.
-    fn look_consistently(
-        &mut self,
-        session: SessionId,
-        plan: &Plan,
-        range: &KeyRange,
-        pos: &Pos,
-    ) -> Step {
-        let index = plan.index_shape();
-        let dirty = self.trx(session).level == Isolation::ReadUncommitted;
-        if dirty {
-            self.reads_newest(index.id, pos);
-        } else {
-            self.reads(index.id, pos);
-        }
-        let Pos::Record(key) = pos else {
-            return if plan.reverse {
-                Step::Next
-            } else {
-                Step::RangeEnds
-            };
-        };
-        if range.is_past(key, plan.reverse) {
-            return Step::RangeEnds;
-        }
-        let row_key = match self.records(index.id).get(key) {
-            Some(record) if !plan.is_clustered() => record.row_key.clone(),
-            _ => Some(key.clone()),
-        };
-        let Some(row_key) = row_key else {
-            return Step::Next;
-        };
-        let clustered = plan.shape.clustered().id;
-        let here = Pos::Record(row_key.clone());
-        if dirty {
-            self.reads_newest(clustered, &here);
-        } else {
-            self.reads(clustered, &here);
-        }
-        let view = self.trx(session).view.unwrap_or(u64::MAX);
-        let record = self.records(clustered).get(&row_key);
-        let seen = record.and_then(|record| {
-            if dirty {
-                Some(&record.newest)
-            } else {
-                record.seen(session, view)
-            }
-        });
-        let Some(version) = seen.filter(|v| !v.deleted) else {
-            return Step::Next;
-        };
-        // A secondary record that belongs to another version of the row is passed over.
-        if !plan.is_clustered() && plan.shape.key(index, &version.row) != *key {
-            return Step::Next;
-        }
-        Step::Row(Found {
-            key: row_key,
-            row: version.row.clone(),
-            tentative: false,
-        })
-    }
 }
 
 impl Cursor {
     /// Adds it to a digest.
     pub fn digest(&self, digest: &mut Digest) {
         self.hash(digest);
-    }
-}
-
-impl KeyRange {
-    /// Whether a key lies in the range.
-    pub fn contains(&self, key: &Key) -> bool {
-        if let KeyRange::Exact(parts) = self {
-            return key.starts_with(parts);
-        }
-        let above = self
-            .low()
-            .is_none_or(|(parts, inclusive)| match key.cmp_prefix(parts) {
-                Ordering::Less => false,
-                Ordering::Equal => inclusive,
-                Ordering::Greater => true,
-            });
-        above && !self.is_past(key, false)
     }
 }

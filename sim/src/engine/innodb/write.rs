@@ -52,6 +52,8 @@ pub struct Progress {
     pub base: Option<usize>,
     /// How many steps are done.
     pub done: usize,
+    /// The row itself is changed already.
+    pub written: bool,
     /// A row of another table that is being changed inside the present step.
     pub child: Option<Box<Child>>,
     /// `REPLACE` is deleting the row that is in the way in this index.
@@ -352,18 +354,21 @@ impl Store {
         if progress.done == 0 {
             result = self.check_parents_first(session, shape, Some(old), new);
         }
-        // Two steps an index: the old record, the new one. Afterwards the children.
+        // Two steps an index: the old record, the new one. The children come first or last.
         let steps = 2 * shape.indexes.len() + 1;
+        let first = self.flavour.checks_foreign_keys_first();
+        let children = if first { 0 } else { steps - 1 };
         while progress.done < steps && result.is_ok() {
-            let at = progress.done / 2;
-            result = if progress.done == steps - 1 {
+            let at = progress.done - usize::from(first && progress.done > 0);
+            result = if progress.done == children {
                 self.check_children(session, shape, old, Some(new), None, progress)
-            } else if progress.done % 2 == 0 {
-                self.leave_index(session, shape, at, old, new)
+            } else if at.is_multiple_of(2) {
+                self.leave_index(session, shape, at / 2, old, new)
             } else {
-                self.enter_index(session, shape, at, old, new)
+                self.enter_index(session, shape, at / 2, old, new)
             };
             if result.is_ok() {
+                progress.written |= progress.done != children;
                 progress.done += 1;
             }
         }
@@ -456,13 +461,15 @@ impl Store {
         let mut result = Ok(());
         let steps = shape.indexes.len() + 1;
         while progress.done < steps && result.is_ok() {
-            let at = progress.done;
-            result = match at {
-                0 => self.mark_row(session, shape, old),
-                // InnoDB looks for children when the row itself is marked, before its secondary
-                // records.
-                1 => self.check_children(session, shape, old, None, by, progress),
-                _ => {
+            // The children come before the row, or between it and its secondary records.
+            let first = self.flavour.checks_foreign_keys_first();
+            let children = usize::from(!first);
+            result = match progress.done {
+                at if at == children => {
+                    self.check_children(session, shape, old, None, by, progress)
+                }
+                0 | 1 => self.mark_row(session, shape, old),
+                at => {
                     let index = &shape.indexes[at - 1];
                     let key = shape.key(index, old);
                     self.mark_entry(session, shape, index, &key)

@@ -29,6 +29,8 @@ pub(crate) struct Schema {
     pub(crate) enums: BTreeMap<EnumId, Arc<EnumType>>,
     /// The names of trigger functions.
     pub(crate) functions: BTreeSet<Arc<str>>,
+    /// The names of installed extensions.
+    pub(crate) extensions: BTreeSet<Arc<str>>,
     /// The roles beside the first superuser, and whether each is one.
     pub(crate) roles: BTreeMap<Arc<str>, bool>,
     /// What roles may do with tables.
@@ -46,6 +48,8 @@ pub(crate) enum Edit {
     Enum(Arc<EnumType>),
     /// Adds a trigger function, or removes it.
     Function(Arc<str>, bool),
+    /// Installs an extension.
+    Extension(Arc<str>),
     /// Adds a role, a superuser or not, or removes it.
     Role(Arc<str>, Option<bool>),
     /// Gives a privilege on a table to a role, or takes it.
@@ -104,6 +108,9 @@ impl Schema {
             }
             Edit::Function(name, false) => {
                 self.functions.remove(name);
+            }
+            Edit::Extension(name) => {
+                self.extensions.insert(Arc::clone(name));
             }
             Edit::Role(name, Some(superuser)) => {
                 self.roles.insert(Arc::clone(name), *superuser);
@@ -187,6 +194,10 @@ impl Schema {
 impl catalog::Catalog for Schema {
     fn trigger_function(&self, name: &str) -> bool {
         self.functions.contains(name)
+    }
+
+    fn extension(&self, name: &str) -> bool {
+        self.extensions.contains(name)
     }
 
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {

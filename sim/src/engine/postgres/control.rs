@@ -251,7 +251,10 @@ impl Postgres {
             }
             Block::Idle => Ok(warn(Reply::tag("COMMIT"), NO_TRANSACTION)),
             Block::Implicit | Block::Open => {
-                self.commit(session, attempt)?;
+                // The first statement of a message may find nothing to commit.
+                if self.store.xact(session).is_open() {
+                    self.commit(session, attempt)?;
+                }
                 self.chain(session, chain.then_some(modes), attempt);
                 let reply = Reply::tag("COMMIT");
                 Ok(if block == Block::Implicit {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rowlock_model::schedule::SessionId;
+use rowlock_model::schedule::{Granularity, SessionId};
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Notice, Reply, Row, Value};
 use rustc_hash::FxHashMap;
 
@@ -13,7 +13,8 @@ use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{Message, Store, errors};
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Progress, Renaming, Request, StatementId, Wait,
+    Answer, Database, Footprint, Internal, Mark, Pause, Progress, Renaming, Request, StatementId,
+    Wait,
 };
 use crate::plan::types::Type;
 use crate::sql;
@@ -27,6 +28,8 @@ pub struct Postgres {
     pub(super) store: Store,
     /// Prepared texts; they are no part of the state.
     prepared: Vec<Script>,
+    /// Their texts.
+    texts: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, StatementId>,
     scripts: FxHashMap<Arc<str>, Script>,
     /// Notices as they are sent, for who wants them before the reply; no part of the state.
@@ -72,6 +75,7 @@ impl Postgres {
         Postgres {
             store: Store::new(now_micros),
             prepared: Vec::new(),
+            texts: Vec::new(),
             ids: FxHashMap::default(),
             scripts: FxHashMap::default(),
             outbox: FxHashMap::default(),
@@ -154,12 +158,20 @@ impl Postgres {
         }
     }
 
+    /// A text will be run later: keeps what it can see from now on.
+    pub fn expect_text(&mut self, sql: &str) {
+        self.look_at_text(sql);
+    }
+
     /// Notes what a text may show to whoever runs it.
     fn look_at_text(&mut self, sql: &str) {
-        if shows_numbers(sql) {
+        let sql = sql.to_ascii_lowercase();
+        self.shows_sessions |= shows_sessions(&sql);
+        if shows_views(&sql) {
+            self.store.show_views();
+        } else if shows_numbers(&sql) {
             self.store.show_numbers();
         }
-        self.shows_sessions |= shows_sessions(sql);
     }
 
     /// The statements of a text, parsed once.
@@ -177,6 +189,7 @@ impl Postgres {
         let progress = match result {
             Ok(answer) => Progress::Done(answer),
             Err(waiting) => {
+                let pauses = matches!(waiting, Waiting::Pause(_));
                 let since_micros = self.store.now_micros();
                 self.store.snapshot_persists();
                 self.store.session_mut(session).flight = Some(Rc::new(Flight {
@@ -188,8 +201,12 @@ impl Postgres {
                     start_micros: work.attempt.start_micros,
                     stamp: work.attempt.stamp,
                     told: work.attempt.told,
+                    opened: work.attempt.opened,
                 }));
-                return Progress::Waits;
+                return match pauses {
+                    true => Progress::Pauses,
+                    false => Progress::Waits,
+                };
             }
         };
         self.rest(session);
@@ -198,6 +215,10 @@ impl Postgres {
 
     /// A request has ended: the session is idle from now on.
     fn rest(&mut self, session: SessionId) {
+        if self.store.has_viewers() {
+            let now = self.store.now_unrecorded();
+            self.store.session_mut(session).activity.change_micros = now;
+        }
         self.store.record_listening(session);
         self.deliver();
         let settings = self.store.session(session).settings.get();
@@ -367,6 +388,7 @@ impl Postgres {
                 start_micros: flight.start_micros,
                 stamp: flight.stamp,
                 told: flight.told,
+                opened: Vec::new(),
             },
         };
         self.work(session, work)
@@ -474,14 +496,20 @@ impl Database for Postgres {
         self.store.session_mut(session).settings.name_client(name);
     }
 
+    fn keep_views(&mut self) {
+        self.store.show_views();
+    }
+
     fn prepare(&mut self, sql: &str) -> StatementId {
         if let Some(id) = self.ids.get(sql) {
             return *id;
         }
         let id = StatementId(u32::try_from(self.prepared.len()).expect("fewer than 2^32 texts"));
         self.look_at_text(sql);
+        let text: Arc<str> = sql.into();
         self.prepared.push(parse(sql));
-        self.ids.insert(sql.into(), id);
+        self.texts.push(Arc::clone(&text));
+        self.ids.insert(text, id);
         id
     }
 
@@ -502,6 +530,17 @@ impl Database for Postgres {
             });
         }
         let now = self.now_micros();
+        if self.store.has_viewers() {
+            self.store.view_changes();
+            let query = match request {
+                Request::Exec(id, _) => Arc::clone(&self.texts[id.0 as usize]),
+                Request::Batch(text) => Arc::clone(text),
+            };
+            let activity = &mut self.store.session_mut(session).activity;
+            activity.query = Some(query);
+            activity.query_micros = now;
+            activity.change_micros = now;
+        }
         let work = Work {
             request: request.clone(),
             replies: Vec::new(),
@@ -511,8 +550,9 @@ impl Database for Postgres {
     }
 
     fn internal(&mut self, event: Internal) -> Progress {
+        self.store.view_changes();
         match event {
-            Internal::Resume(session) => self.resume(session),
+            Internal::Resume(session) | Internal::Continue(session) => self.resume(session),
             Internal::Deadlock(session) => match self.store.check_deadlock(session) {
                 DeadlockCheck::Hard(deadlock) => {
                     let error = self.deadlock_error(&deadlock);
@@ -538,7 +578,11 @@ impl Database for Postgres {
                 continue;
             }
             if let Some(flight) = &state.flight {
+                if matches!(flight.waiting, Waiting::Pause(_)) {
+                    out.push(Internal::Continue(session));
+                }
                 let ready = match &flight.waiting {
+                    Waiting::Pause(_) => false,
                     Waiting::Lock => self.store.is_granted(session),
                     Waiting::Safety => self.store.safety(session).is_some(),
                     Waiting::Sleep(until) => *until <= now,
@@ -561,6 +605,7 @@ impl Database for Postgres {
     }
 
     fn terminate(&mut self, session: SessionId) {
+        self.store.view_changes();
         self.store.end(session, errors::terminated());
     }
 
@@ -600,6 +645,25 @@ impl Database for Postgres {
         }
         waits.sort_by_key(|w| w.session);
         waits
+    }
+
+    fn set_granularity(&mut self, granularity: Granularity) -> Result<(), DbError> {
+        self.store.set_pauses(granularity == Granularity::Row);
+        Ok(())
+    }
+
+    fn pauses(&self) -> Vec<Pause> {
+        let pause = |session: SessionId| {
+            let flight = self.store.session(session).flight.as_ref()?;
+            match flight.waiting {
+                Waiting::Pause(version) => Some(Pause {
+                    session,
+                    before: self.store.row_name(version),
+                }),
+                _ => None,
+            }
+        };
+        self.sessions().filter_map(pause).collect()
     }
 
     fn now_micros(&self) -> i64 {
@@ -643,7 +707,7 @@ impl Database for Postgres {
         match progress {
             Progress::Done(Answer::Exec(result)) => Ok(result?.rows.to_vec()),
             Progress::Done(Answer::Batch(_)) => unreachable!("a statement was sent"),
-            Progress::Waits => Err(DbError::unsupported(
+            Progress::Waits | Progress::Pauses => Err(DbError::unsupported(
                 "a property's query that waits for a lock",
                 None,
             )),
@@ -680,7 +744,7 @@ impl Database for Postgres {
     }
 
     fn rules_version(&self) -> u64 {
-        u64::from(self.store.world.is_exact())
+        self.store.detail()
     }
 
     fn has_timeouts(&self, session: SessionId) -> bool {
@@ -703,10 +767,11 @@ impl Database for Postgres {
 /// Whether a text may tell sessions apart. May be wrong in one direction only: a text that merely
 /// looks so makes symmetric states count apart.
 fn shows_sessions(sql: &str) -> bool {
-    const SIGNS: [&str; 14] = [
+    const SIGNS: [&str; 15] = [
         "backend",
         "pg_stat",
         "pg_block",
+        "pgrow",
         "pg_lock",
         "pg_safe",
         "pg_cancel",
@@ -719,17 +784,14 @@ fn shows_sessions(sql: &str) -> bool {
         "listen",
         "notif",
     ];
-    let sql = sql.to_ascii_lowercase();
     SIGNS.iter().any(|sign| sql.contains(sign))
 }
 
 /// Whether a text may show or compare transaction ids or places of rows. May be wrong in one
 /// direction only: a text that merely looks so makes the fingerprint finer than necessary.
 fn shows_numbers(sql: &str) -> bool {
-    const SIGNS: [&str; 13] = [
-        "pg_locks",
+    const SIGNS: [&str; 11] = [
         "pg_notification_queue",
-        "pg_prepared",
         "xact_id",
         "txid_",
         "xmin",
@@ -741,6 +803,19 @@ fn shows_numbers(sql: &str) -> bool {
         "pg_current_snapshot",
         "oid",
     ];
-    let sql = sql.to_ascii_lowercase();
+    SIGNS.iter().any(|sign| sql.contains(sign))
+}
+
+/// Whether a text may look at views of the whole server; wrong in one direction only, as
+/// [`shows_numbers`].
+fn shows_views(sql: &str) -> bool {
+    const SIGNS: [&str; 6] = [
+        "pg_locks",
+        "pg_prepared",
+        "pg_stat_activity",
+        "pgrowlocks",
+        "blocking_pids",
+        "session_is_blocked",
+    ];
     SIGNS.iter().any(|sign| sql.contains(sign))
 }

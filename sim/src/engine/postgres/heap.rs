@@ -8,6 +8,7 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{Row, Value};
 
 use super::object::{Key, name};
+use super::ssi::Filled;
 use super::version::{Birth, Hold, row_digest};
 use super::{Entry, Holder, Object, RelId, Run, Snapshot, Store, Version, VersionId, Xid};
 use crate::world::{Digest, Slot, World};
@@ -21,6 +22,8 @@ pub struct Heap {
     pub items: Vec<VersionId>,
     /// Its indexes.
     pub indexes: Vec<RelId>,
+    /// How far it is filled.
+    pub filled: Filled,
 }
 
 impl Heap {
@@ -94,6 +97,7 @@ impl Store {
                 rel,
                 items: Vec::new(),
                 indexes: Vec::new(),
+                filled: Filled::default(),
             }),
         );
         self.innermost(session).created.push(rel);
@@ -188,7 +192,15 @@ impl Store {
 
     /// The `ctid` of a version, as page and item.
     pub fn ctid(&self, version: VersionId) -> (u32, u32) {
-        self.place_of(version)
+        self.version(version).place
+    }
+
+    /// Where the next row of a table goes: on its last page, if there is room. Places of rows that are
+    /// gone are not used again, as long as nobody vacuums.
+    fn next_place(&mut self, rel: RelId, row: &[Value]) -> (u32, u32) {
+        let filled = self.heap_mut(rel).filled.with(row);
+        self.heap_mut(rel).filled = filled;
+        (filled.page, filled.items)
     }
 
     /// Whether a version is visible under a snapshot of `session`.
@@ -271,6 +283,16 @@ impl Store {
         }
     }
 
+    /// A TRUNCATE was rolled back: the table is filled as far as its rows go.
+    pub(super) fn refill(&mut self, rel: RelId) {
+        let items = self.heap(rel).items.iter();
+        let mut rows: Vec<_> = items
+            .map(|item| (self.version(*item).place, Row::clone(self.row(*item))))
+            .collect();
+        rows.sort_by_key(|(place, _)| *place);
+        self.heap_mut(rel).filled = Filled::through(&rows);
+    }
+
     fn append_as(
         &mut self,
         rel: RelId,
@@ -288,6 +310,7 @@ impl Store {
             self.world.footprint.write(name::tail(rel));
             self.world.footprint.write(name::row_lock(rel, position));
         }
+        let place = self.next_place(rel, &row);
         let version = Version {
             table: rel,
             position,
@@ -300,6 +323,8 @@ impl Store {
             death: None,
             next: None,
             prev,
+            place,
+            xmax: prev.and_then(|old| self.carried_xmax(old)),
         };
         let id = self.world.create(None, Object::Version(version));
         self.heap_mut(rel).items.push(id);
@@ -361,6 +386,7 @@ impl Store {
     pub fn truncate(&mut self, session: SessionId, snapshot: &Snapshot, rel: RelId) {
         let xid = self.ensure_xid(session);
         let owner = self.owner(session);
+        self.heap_mut(rel).filled = Filled::default();
         for item in self.scan(rel).iter() {
             let version = self.version_mut(*item);
             if version.ender().is_none() {

@@ -70,6 +70,8 @@ pub enum Suspended {
     Write(WriteState),
     /// In [`Store::index_insert`] or [`Store::probe_unique`].
     Unique(UniqueState),
+    /// Before any of these locks a row, in row granularity.
+    Pause(VersionId),
 }
 
 /// The journal of a statement, and how far the present run has got in it.
@@ -237,6 +239,10 @@ impl Run {
             Some(Suspended::Unique(state)) => {
                 digest.word(4);
                 state.digest(world, digest);
+            }
+            Some(Suspended::Pause(version)) => {
+                digest.word(5);
+                digest.word(rank(*version));
             }
         }
     }

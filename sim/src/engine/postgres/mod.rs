@@ -17,6 +17,7 @@ mod lock;
 mod notify;
 mod object;
 mod order;
+mod pause;
 mod prepared;
 mod role;
 mod row_lock;
@@ -31,6 +32,7 @@ mod transaction;
 mod version;
 mod write;
 mod xact;
+mod xmax;
 
 #[cfg(test)]
 mod tests;
@@ -51,13 +53,14 @@ pub use self::prepared::Prepared;
 pub use self::row_lock::{Follow, LockOutcome, RowLock};
 pub use self::session::SessionState;
 pub use self::snapshot::Snapshot;
-pub use self::ssi::{ReadLock, Ssi};
+pub use self::ssi::{Filled, ReadLock, Ssi};
 use self::ssi::{Searched, first_buckets};
 pub use self::store::Store;
 pub use self::transaction::pid;
 pub use self::version::{Birth, Death, Hold, Holder, Version, VersionId};
 pub use self::write::{UniqueCheck, WriteOutcome};
 pub use self::xact::{Level, Owner, Xact};
+pub use self::xmax::{LockedRow, Mark, Xmax};
 pub use crate::plan::catalog::RelationId as RelId;
 
 /// A transaction id. Handed out at a transaction's or savepoint's first write.

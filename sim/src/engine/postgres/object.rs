@@ -66,6 +66,8 @@ pub struct Counters {
     pub committed: u64,
     /// The last SERIALIZABLE transaction's number.
     pub sxact: u64,
+    /// The last multixact's number.
+    pub multi: u32,
     /// The end of the queue of notifications, in bytes since the server's start.
     pub notified: u64,
     /// The last instant at which a SERIALIZABLE transaction was prepared or committed.
@@ -86,6 +88,7 @@ impl world::Object for Object {
                     let counters = world.counters();
                     digest.word(u64::from(counters.xid));
                     digest.word(counters.position);
+                    digest.word(u64::from(counters.multi));
                 }
             }
             Object::Catalog(catalog) => {
@@ -155,6 +158,8 @@ pub(super) mod name {
     pub(crate) const XIDS: u64 = 4;
     /// The wait graph: read by deadlock checks, written by whoever starts or ends a wait.
     pub(crate) const WAITS: u64 = 5;
+    /// What the server's views show, if anybody looks at them: every step writes it.
+    pub(crate) const VIEWS: u64 = 7;
     /// The conflicts of SERIALIZABLE transactions.
     pub(crate) const CONFLICTS: u64 = 6;
     /// The list of prepared transactions.

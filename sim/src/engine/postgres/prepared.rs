@@ -158,6 +158,8 @@ impl Store {
         let levels = std::mem::take(&mut xact.levels);
         let command = std::mem::take(&mut xact.command);
         let had_snapshots = !std::mem::take(&mut xact.snapshots).is_empty();
+        xact.common.clear();
+        xact.xmin = None;
         let mut tags: Vec<Tag> = Vec::new();
         tags.extend(levels.iter().flat_map(|l| &l.locks).map(|(tag, _)| *tag));
         tags.extend(

@@ -13,8 +13,8 @@ use rowlock_model::{DbError, Notice, Reply};
 use super::catalog::{Edit, Schema};
 use super::statement::{Attempt, Halt, Planned};
 use super::{Postgres, RelId, errors};
-use crate::plan::PlanKind;
 use crate::plan::ddl::Ddl;
+use crate::plan::{PlanKind, TableLock};
 use crate::sql::control::{Privilege, RelationName};
 
 /// The role as which every session begins.
@@ -83,7 +83,7 @@ impl Postgres {
         let needs_all = !planned.info.writes && planned.plan.locks.len() == 1;
         let mut denied: Vec<&Arc<str>> = Vec::new();
         let mut partly = false;
-        for (table, _) in &planned.plan.locks {
+        for TableLock { table, .. } in &planned.plan.locks {
             let count = needed.iter();
             let count = count
                 .filter(|p| schema.has_privilege(&role, table.id, **p))

@@ -242,7 +242,13 @@ impl Store {
             return Ok(outcome);
         }
         let mut state = match run.take_suspended() {
-            None => RowLockState::new(version),
+            None => {
+                if follow.newer_too {
+                    self.pause_before(run, snapshot, version)?;
+                }
+                RowLockState::new(version)
+            }
+            Some(Suspended::Pause(_)) => RowLockState::new(version),
             Some(Suspended::RowLock(mut state)) => {
                 let wait = self.finish_wait(run.session);
                 if let Stage::Newer(newer) = state.stage
@@ -557,6 +563,7 @@ impl Store {
     pub(super) fn hold(&mut self, session: SessionId, id: VersionId, hold: Hold) {
         let xid = self.ensure_xid(session);
         let owner = self.owner(session);
+        self.note_xmax(id, xid, hold);
         let version = self.version_mut(id);
         version.add_holder(Holder { owner, xid, hold });
         let (rel, position) = (version.table, version.position);

@@ -9,7 +9,7 @@ use rowlock_model::{DbError, Isolation, Reply, TransactionStatus};
 
 use super::notify::Notifying;
 use super::settings::{SettingStack, Settings};
-use super::{Object, RelId, Run, Snapshot};
+use super::{Object, RelId, Run, Snapshot, VersionId};
 use crate::database::{Answer, Request};
 use crate::world::{Digest, World};
 
@@ -84,6 +84,8 @@ pub(crate) enum Waiting {
     Lock,
     /// A snapshot that is safe (`SERIALIZABLE READ ONLY DEFERRABLE`).
     Safety,
+    /// Nothing: it pauses before it locks this row.
+    Pause(VersionId),
     /// The clock (`pg_sleep`), until this time.
     Sleep(i64),
     /// Nothing any more: cancelled or terminated by somebody, this is the answer.
@@ -109,6 +111,21 @@ pub(crate) struct Flight {
     pub(crate) stamp: u64,
     /// Notices of the statement that were sent already.
     pub(crate) told: usize,
+    /// Tables into which the statement inserts: it has locked their indexes.
+    pub(crate) opened: Vec<RelId>,
+}
+
+/// What `pg_stat_activity` shows of a session beyond what decides its future.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Activity {
+    /// When the session was opened: microseconds since 1970, as all here.
+    pub(crate) opened_micros: i64,
+    /// The text sent last.
+    pub(crate) query: Option<Arc<str>>,
+    /// When it was sent.
+    pub(crate) query_micros: i64,
+    /// When the session last began or ended a statement.
+    pub(crate) change_micros: i64,
 }
 
 /// Values of sequences that the session has drawn.
@@ -144,6 +161,8 @@ pub struct SessionState {
     pub(crate) gone: Option<Box<DbError>>,
     /// When the last request ended.
     pub(crate) idle_since_micros: i64,
+    /// For `pg_stat_activity`.
+    pub(crate) activity: Activity,
     pub(crate) drawn: Rc<Drawn>,
     pub(crate) deferred: Rc<Vec<Deferred>>,
     /// Constraints that `SET CONSTRAINTS` has set, by name; the empty name means all.
@@ -170,6 +189,12 @@ impl SessionState {
             flight: None,
             gone: None,
             idle_since_micros: now_micros,
+            activity: Activity {
+                opened_micros: now_micros,
+                query: None,
+                query_micros: now_micros,
+                change_micros: now_micros,
+            },
             drawn: Rc::default(),
             deferred: Rc::default(),
             deferrals: Rc::default(),
@@ -211,6 +236,10 @@ impl SessionState {
         }
         self.settings.hash(digest);
         self.block.hash(digest);
+        if world.is_exact() {
+            // Set only if somebody looks.
+            self.activity.hash(digest);
+        }
         if let Some(transaction) = &self.transaction {
             transaction.modes.hash(digest);
             transaction.start_micros.hash(digest);
@@ -251,6 +280,8 @@ impl Flight {
         match &self.waiting {
             Waiting::Lock => digest.write_u8(0),
             Waiting::Safety => digest.write_u8(3),
+            // The journal says where.
+            Waiting::Pause(_) => digest.write_u8(4),
             Waiting::Sleep(until) => {
                 digest.write_u8(1);
                 until.hash(digest);

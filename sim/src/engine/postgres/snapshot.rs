@@ -30,6 +30,9 @@ impl Store {
     /// [`drop_snapshot`](Self::drop_snapshot) or the end of the transaction.
     pub fn take_snapshot(&mut self, session: SessionId) -> Snapshot {
         let csn = self.world.counters().csn;
+        if self.xact(session).snapshots.is_empty() {
+            self.note_xmin(session);
+        }
         let xact = self.xact_mut(session);
         xact.snapshots.push(csn);
         Snapshot {
@@ -53,7 +56,24 @@ impl Store {
         let snapshots = &mut self.xact_mut(session).snapshots;
         if let Some(at) = snapshots.iter().rposition(|csn| *csn == snapshot.csn) {
             snapshots.remove(at);
+            self.forget_xmin(session);
             self.settle_commits();
+        }
+    }
+
+    /// A statement is analysed under a snapshot of its own already: while it waits for the lock of
+    /// its table, views show an `xmin`.
+    pub(super) fn note_xmin(&mut self, session: SessionId) {
+        if self.has_viewers() && self.xact(session).snapshots.is_empty() {
+            self.xact_mut(session).xmin = Some(self.xid_bounds().0);
+        }
+    }
+
+    /// Once no snapshot is kept, no transaction is kept in mind either.
+    pub(super) fn forget_xmin(&mut self, session: SessionId) {
+        let xact = self.xact(session);
+        if xact.xmin.is_some() && xact.snapshots.is_empty() {
+            self.xact_mut(session).xmin = None;
         }
     }
 

@@ -10,7 +10,7 @@ use rowlock_model::{Column, DbError, Isolation, Reply, Value};
 use super::catalog::Schema;
 use super::exec::{Exec, Info, Moment, locking_query};
 use super::session::{Block, Deferred, Modes, Transaction, Waiting};
-use super::{Postgres, Run, Snapshot, Stop, Store, control, errors};
+use super::{Postgres, RelId, Run, Snapshot, Stop, Store, control, errors};
 use crate::plan::types::Type;
 use crate::plan::{Plan, PlanKind, lower};
 use crate::sql::{Statement, StatementKind};
@@ -55,6 +55,8 @@ pub(super) struct Attempt {
     pub(super) stamp: u64,
     /// Notices that were sent already: a statement that is run again raises them again.
     pub(super) told: usize,
+    /// Tables into which the statement has begun to insert.
+    pub(super) opened: Vec<RelId>,
 }
 
 /// Why a statement did not end with a reply.
@@ -82,6 +84,7 @@ impl Attempt {
             start_micros,
             stamp: 0,
             told: 0,
+            opened: Vec::new(),
         }
     }
 }
@@ -206,6 +209,9 @@ impl Postgres {
         if attempt.fresh {
             self.open_transaction(session, attempt);
         }
+        if attempt.fresh {
+            self.store.note_xmin(session);
+        }
         let types: Vec<Type> = args.iter().map(argument_type).collect();
         let (planned, stamp) = self.planned(session, parsed, &types);
         if !attempt.fresh && stamp != attempt.stamp && attempt.run.waits_for_table() {
@@ -238,6 +244,7 @@ impl Postgres {
         let result = exec.run_plan(&planned.plan, args);
         let notices = std::mem::take(&mut exec.notices);
         let sleeps_until = exec.sleeps_until;
+        attempt.opened = exec.opened;
         attempt.run = exec.run;
         let notices = self.sent(session, notices);
         self.tell(session, notices.get(attempt.told..).unwrap_or_default());
@@ -250,7 +257,7 @@ impl Postgres {
                 tag: Arc::clone(&planned.tag),
                 notices,
             }),
-            Err(stop) => Err(halt(stop, sleeps_until)),
+            Err(stop) => Err(halt(stop, sleeps_until, &attempt.run)),
         }
     }
 
@@ -375,7 +382,7 @@ impl Postgres {
         );
         let result = exec.fire_deferred(&now);
         attempt.run = exec.run;
-        result.map_err(|stop| halt(stop, None))?;
+        result.map_err(|stop| halt(stop, None, &attempt.run))?;
         let state = self.store.session_mut(session);
         Rc::make_mut(&mut state.deferred).retain(|d| !which(d));
         Ok(())
@@ -479,11 +486,12 @@ impl Postgres {
     }
 }
 
-fn halt(stop: Stop, sleeps_until: Option<i64>) -> Halt {
+fn halt(stop: Stop, sleeps_until: Option<i64>, run: &Run) -> Halt {
     match stop {
-        Stop::Wait => Halt::Wait(match sleeps_until {
-            Some(until) => Waiting::Sleep(until),
-            None => Waiting::Lock,
+        Stop::Wait => Halt::Wait(match (sleeps_until, run.position()) {
+            (Some(until), _) => Waiting::Sleep(until),
+            (None, Some(super::Suspended::Pause(version))) => Waiting::Pause(*version),
+            (None, _) => Waiting::Lock,
         }),
         Stop::Error(error) => Halt::Error(error),
     }

@@ -48,6 +48,10 @@ pub struct Store {
     /// Where the state and the transaction of each session are, for those that were ever opened; an
     /// undone opening leaves a stale entry, which the next one replaces.
     slots: Vec<(Slot, Slot)>,
+    /// Whether anybody looks at the server's views.
+    pub(super) has_viewers: bool,
+    /// Whether statements pause before row locks.
+    pub(super) pauses: bool,
 }
 
 const SERVER: Slot = Slot(0);
@@ -73,6 +77,8 @@ impl Store {
         Store {
             world,
             slots: Vec::new(),
+            has_viewers: false,
+            pauses: false,
         }
     }
 

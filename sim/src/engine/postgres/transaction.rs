@@ -112,6 +112,7 @@ impl Store {
                 .is_some_and(|t| t.snapshot.is_some()),
         );
         self.keep_snapshots(session, kept);
+        self.forget_xmin(session);
     }
 
     /// Ends a session from the server's side.

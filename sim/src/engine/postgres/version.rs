@@ -1,11 +1,12 @@
 //! Row versions.
 
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 
 use rowlock_model::{Row, Value};
 
 use super::object::Key;
-use super::{Object, Owner, RelId, RowLock, Store, Xid};
+use super::{Object, Owner, RelId, RowLock, Store, Xid, Xmax};
 use crate::world::{Digest, Slot, World};
 
 /// A row version. Valid while the version exists; see [`Store::row`].
@@ -110,6 +111,10 @@ pub struct Version {
     pub next: Option<VersionId>,
     /// The version that it replaced, while that exists.
     pub prev: Option<VersionId>,
+    /// Page and item: its `ctid`. Not canonical.
+    pub place: (u32, u32),
+    /// What stands in its `xmax`, if that is kept.
+    pub xmax: Option<Rc<Xmax>>,
 }
 
 impl Version {
@@ -171,7 +176,8 @@ impl Version {
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         digest.wide(self.row_digest);
         if world.is_exact() {
-            (self.xmin, self.position).hash(digest);
+            (self.xmin, self.position, self.place).hash(digest);
+            self.xmax.hash(digest);
             for holder in &self.holders {
                 holder.xid.hash(digest);
             }

@@ -174,7 +174,16 @@ impl Store {
             return Ok(outcome);
         }
         let mut state = match run.take_suspended() {
-            None => WriteState::default(),
+            None => {
+                self.pause_before(run, snapshot, version)?;
+                // Handed out before any wait, and whatever comes of it.
+                self.ensure_xid(run.session);
+                WriteState::default()
+            }
+            Some(Suspended::Pause(_)) => {
+                self.ensure_xid(run.session);
+                WriteState::default()
+            }
             Some(Suspended::Write(state)) => {
                 self.finish_wait(run.session);
                 state

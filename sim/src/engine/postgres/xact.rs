@@ -63,6 +63,11 @@ pub struct Xact {
     pub session_locks: Vec<(Tag, LockMode)>,
     /// What the session waits for.
     pub wait: Option<WaitRecord>,
+    /// Weak locks on relations that are in the server's common table; for views only.
+    pub common: Vec<(Tag, LockMode)>,
+    /// The oldest transaction in progress when the first of the kept snapshots was taken; for views
+    /// only.
+    pub xmin: Option<Xid>,
 }
 
 impl Xact {
@@ -74,6 +79,8 @@ impl Xact {
             snapshots: Vec::new(),
             session_locks: Vec::new(),
             wait: None,
+            common: Vec::new(),
+            xmin: None,
         }
     }
 
@@ -105,6 +112,10 @@ impl Xact {
                 row.hash(digest);
             }
             digest.wide(lock_set(world, &level.locks));
+        }
+        if world.is_exact() {
+            self.xmin.hash(digest);
+            digest.wide(lock_set(world, &self.common));
         }
         digest.word(self.snapshots.len() as u64);
         digest.wide(lock_set(world, &self.session_locks));
@@ -277,6 +288,7 @@ impl Store {
         let xact = self.xact_mut(session);
         let levels = std::mem::take(&mut xact.levels);
         let had_snapshots = !std::mem::take(&mut xact.snapshots).is_empty();
+        xact.xmin = None;
         xact.command = 0;
         let emptied = levels.iter().flat_map(|level| &level.truncated);
         let emptied: Vec<VersionId> = emptied.copied().collect();
@@ -306,7 +318,9 @@ impl Store {
             "{session:?} has no transaction"
         );
         self.ssi_end(session, None);
-        let had_snapshots = !std::mem::take(&mut self.xact_mut(session).snapshots).is_empty();
+        let xact = self.xact_mut(session);
+        let had_snapshots = !std::mem::take(&mut xact.snapshots).is_empty();
+        xact.xmin = None;
         self.roll_back_to(session, 0);
         self.xact_mut(session).command = 0;
         if had_snapshots {
@@ -388,6 +402,13 @@ impl Store {
                 _ => self.drop_holds(version, session, depth),
             }
         }
+        let emptied = levels.iter().flat_map(|level| &level.truncated);
+        let emptied = emptied.filter(|version| self.world.is_present(**version));
+        let mut tables: Vec<RelId> = emptied.map(|v| self.version(*v).table).collect();
+        tables.dedup();
+        for table in tables {
+            self.refill(table);
+        }
         for rel in levels.iter().flat_map(|level| level.created.iter().rev()) {
             self.remove_relation(*rel);
         }
@@ -398,6 +419,11 @@ impl Store {
     fn give_back(&mut self, session: SessionId, levels: &[Level]) {
         for xid in levels.iter().flat_map(|level| &level.xids) {
             self.xid_ended(*xid);
+        }
+        if !self.xact(session).common.is_empty() {
+            let mut common = std::mem::take(&mut self.xact_mut(session).common);
+            common.retain(|(tag, mode)| self.holds(session, *tag, *mode));
+            self.xact_mut(session).common = common;
         }
         let mut done: Vec<Tag> = Vec::new();
         for (tag, _) in levels.iter().flat_map(|level| &level.locks) {

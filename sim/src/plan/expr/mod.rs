@@ -329,6 +329,8 @@ pub enum SetFunction {
     SeriesTimestamp,
     /// `unnest` of one array.
     Unnest,
+    /// `pgrowlocks` of one table, named by a text.
+    RowLocks,
     /// Any scalar expression: one row of one column. The only argument is that expression.
     Scalar,
 }

@@ -27,7 +27,11 @@ impl Lowering<'_> {
         } = conflict;
         let arbiters = match conflict_target {
             None => Vec::new(),
-            Some(target) => self.arbiters(table, target, at)?,
+            Some(target) => {
+                // The server looks through all indexes of the table, and keeps their locks.
+                self.lock_target(table, true);
+                self.arbiters(table, target, at)?
+            }
         };
         let action = match action {
             ast::OnConflictAction::DoNothing => ConflictAction::Nothing,

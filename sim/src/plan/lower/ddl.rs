@@ -43,6 +43,18 @@ impl Lowering<'_> {
                 };
                 Ok(done(ddl, "CREATE SEQUENCE"))
             }
+            ast::Statement::CreateExtension(create) => {
+                let name = ident(&create.name);
+                let plain = create.schema.is_none() && create.version.is_none();
+                if name != "pgrowlocks" || !plain {
+                    return unsupported("extensions other than pgrowlocks", at);
+                }
+                let ddl = Ddl::CreateExtension {
+                    name: name.into(),
+                    if_not_exists: create.if_not_exists,
+                };
+                Ok(done(ddl, "CREATE EXTENSION"))
+            }
             ast::Statement::CreateType {
                 name,
                 representation,

@@ -542,6 +542,9 @@ impl Lowering<'_> {
         }
         match function.as_str() {
             "generate_series" => self.series(lowered, ordinality, alias, at),
+            "pgrowlocks" if self.catalog.extension("pgrowlocks") && lowered.len() == 1 => {
+                self.locked_rows(lowered.remove(0), ordinality, alias, at)
+            }
             "unnest" => match lowered.len() {
                 1 => self.unnest(lowered.remove(0), ordinality, alias, at),
                 _ => unsupported("unnest of several arrays", at),
@@ -614,6 +617,41 @@ impl Lowering<'_> {
             alias,
             at,
         )
+    }
+
+    /// `pgrowlocks('table')`.
+    fn locked_rows(
+        &mut self,
+        table: Typed,
+        ordinality: bool,
+        alias: Option<&ast::TableAlias>,
+        at: usize,
+    ) -> Result<Item, DbError> {
+        absent(ordinality, "WITH ORDINALITY of pgrowlocks", at)?;
+        let table = self.require(table, Type::Text, "pgrowlocks")?.expr;
+        let columns = [
+            ("locked_row", Type::Tid),
+            ("locker", Type::Xid),
+            ("multi", Type::Bool),
+            ("xids", Type::Array(&Type::Xid)),
+            ("modes", Type::Array(&Type::Text)),
+            ("pids", Type::Array(&Type::Int4)),
+        ]
+        .map(|(name, ty)| OutputColumn {
+            name: name.into(),
+            ty,
+        });
+        let shown = alias.map_or("pgrowlocks".to_owned(), |a| ident(&a.name));
+        let kind = RangeKind::Function {
+            function: SetFunction::RowLocks,
+            args: vec![table],
+            ordinality,
+        };
+        let item = self.item(&shown, kind, columns.to_vec(), alias, at)?;
+        if let Some(entry) = self.level().range.last_mut() {
+            entry.lateral = true;
+        }
+        Ok(item)
     }
 
     fn unnest(

@@ -15,7 +15,7 @@ use crate::plan::catalog::{Catalog, Table};
 use crate::plan::expr::Expr;
 use crate::plan::query::{Cte, CteId, OutputColumn, SubPlanId};
 use crate::plan::types::{Modifier, Type};
-use crate::plan::{Plan, PlanKind};
+use crate::plan::{Plan, PlanKind, TableLock};
 use crate::sql::control::TableLockMode;
 use crate::sql::tokens::{end_of, is_known, start_of};
 use crate::sql::{Statement, StatementKind};
@@ -140,7 +140,7 @@ struct Lowering<'c> {
     /// The levels around the present place, innermost last.
     levels: Vec<Level>,
     ctes: Vec<VisibleCte>,
-    locks: Vec<(Arc<Table>, TableLockMode)>,
+    locks: Vec<TableLock>,
     subplans: u32,
     cte_count: u32,
     /// Sequences of tables under construction.
@@ -259,11 +259,32 @@ impl Lowering<'_> {
         CteId(self.cte_count - 1)
     }
 
-    /// Notes that the statement locks a table.
+    /// Notes that the statement locks a table to read it.
     fn lock(&mut self, table: &Arc<Table>, mode: TableLockMode) {
-        match self.locks.iter_mut().find(|(t, _)| t.id == table.id) {
-            Some((_, held)) => *held = (*held).max(mode),
-            None => self.locks.push((table.clone(), mode)),
+        let read = |lock: &&mut TableLock| {
+            lock.table.id == table.id && lock.mode < TableLockMode::RowExclusive
+        };
+        match self.locks.iter_mut().find(read) {
+            Some(lock) => lock.mode = lock.mode.max(mode),
+            None => self.locks.push(TableLock {
+                table: table.clone(),
+                mode,
+                indexes: true,
+            }),
+        }
+    }
+
+    /// Notes that the statement locks a table to write it; `indexes` as in [`TableLock`].
+    fn lock_target(&mut self, table: &Arc<Table>, indexes: bool) {
+        let mode = TableLockMode::RowExclusive;
+        let same = |lock: &&mut TableLock| lock.table.id == table.id && lock.mode == mode;
+        match self.locks.iter_mut().find(same) {
+            Some(lock) => lock.indexes |= indexes,
+            None => self.locks.push(TableLock {
+                table: table.clone(),
+                mode,
+                indexes,
+            }),
         }
     }
 

@@ -13,7 +13,6 @@ use crate::plan::expr::Expr;
 use crate::plan::query::{Body, OutputColumn, Query, Source, SubPlan, Wanted};
 use crate::plan::types::Declared;
 use crate::plan::write::{Assignment, Delete, Insert, Returning, Update, Write};
-use crate::sql::control::TableLockMode;
 use crate::sql::tokens::start_of;
 
 /// Whether an expression is the word `DEFAULT`.
@@ -40,13 +39,17 @@ impl Lowering<'_> {
         })
     }
 
-    /// The target table of a write, locked.
-    fn target(&mut self, name: &ast::ObjectName) -> Result<(Arc<Table>, String, usize), DbError> {
+    /// The target table of a write, locked; `read`: rows are looked for in it.
+    fn target(
+        &mut self,
+        name: &ast::ObjectName,
+        read: bool,
+    ) -> Result<(Arc<Table>, String, usize), DbError> {
         let at = name_place(name, self.begin);
         let (schema, bare) = self.split_name(name, at)?;
         match self.catalog.relation(schema.as_deref(), &bare) {
             Some(Relation::Table(table)) => {
-                self.lock(&table, TableLockMode::RowExclusive);
+                self.lock_target(&table, read);
                 Ok((table, bare, at))
             }
             Some(Relation::Virtual(_)) => unsupported("writing to a system view", at),
@@ -79,7 +82,7 @@ impl Lowering<'_> {
         let ast::TableObject::TableName(name) = &insert.table else {
             return unsupported("INSERT into something else than a table", at);
         };
-        let (table, bare, table_at) = self.target(name)?;
+        let (table, bare, table_at) = self.target(name, false)?;
         let alias = insert
             .table_alias
             .as_ref()
@@ -453,7 +456,7 @@ impl Lowering<'_> {
         };
         let odd = !with_hints.is_empty() || !partitions.is_empty() || !index_directives.is_empty();
         absent(odd, "hints on the target", at)?;
-        let (table, bare, table_at) = self.target(name)?;
+        let (table, bare, table_at) = self.target(name, true)?;
         let alias = match alias {
             Some(alias) => {
                 absent(

@@ -68,10 +68,7 @@ impl Store {
 
     /// Grants what can be granted on a place after something was given back.
     pub(in super::super) fn grant(&mut self, index: IndexId, pos: &Pos) {
-        loop {
-            let Some(at) = self.next_grant(index, pos) else {
-                break;
-            };
+        while let Some(at) = self.next_grant(index, pos) {
             let lock = &mut self.queue_mut(index, pos)[at];
             lock.waiting = false;
             let owner = lock.owner;

@@ -14,7 +14,9 @@ use super::estimate::estimated_rows;
 use super::run::Done;
 use super::{Exec, Stop};
 use crate::engine::postgres::catalog::{Edit, Schema};
-use crate::engine::postgres::{IndexShape, LockMode, RelId, VersionId, compare_values, errors};
+use crate::engine::postgres::{
+    IndexShape, LockMode, RelId, Tag, VersionId, compare_values, errors,
+};
 use crate::plan::catalog::{
     Check, Column, EnumType, ForeignKey, Index, IndexMethod, Sequence, Table,
 };
@@ -105,6 +107,7 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
             .collect(),
         Ddl::Truncate { tables, .. } => exclusive(tables),
         Ddl::CreateSequence { .. }
+        | Ddl::CreateExtension { .. }
         | Ddl::CreateEnum(_)
         | Ddl::CreateFunction(_)
         | Ddl::DropFunctions(_)
@@ -186,6 +189,20 @@ impl Exec<'_> {
                     ..EnumType::clone(labels)
                 })));
             }
+            Ddl::CreateExtension {
+                name,
+                if_not_exists,
+            } => match (self.schema.extensions.contains(name), if_not_exists) {
+                (false, _) => self.edit(Edit::Extension(Arc::clone(name))),
+                (true, true) => self.notice(
+                    "NOTICE",
+                    format!("extension \"{name}\" already exists, skipping"),
+                ),
+                (true, false) => {
+                    let message = format!("extension \"{name}\" already exists");
+                    return Err(DbError::postgres("42710", message).into());
+                }
+            },
             Ddl::CreateFunction(name) => self.edit(Edit::Function(Arc::clone(name), true)),
             Ddl::DropFunctions(names) => self.drop_functions(names)?,
             Ddl::AlterTable { table, actions } => {
@@ -251,6 +268,11 @@ impl Exec<'_> {
             } => self.truncate(tables, *restart_identity, *cascade)?,
         }
         Ok(Done::default())
+    }
+
+    /// Lists a lock on something that nobody else can reach, for `pg_locks`.
+    fn note(&mut self, tag: Tag, mode: LockMode) {
+        self.store.note_lock(self.session, tag, mode);
     }
 
     fn new_id(&mut self) -> RelId {
@@ -334,10 +356,13 @@ impl Exec<'_> {
             self.create_sequence(sequence, owner);
         }
         self.store.create_heap(self.session, table.id);
+        self.note(Tag::Relation(table.id), LockMode::AccessExclusive);
         for index in &mut table.indexes {
             index.id = self.store.catalog_mut().new_id();
             self.store
                 .create_index(self.session, shape(table.id, index));
+            self.note(Tag::Relation(table.id), LockMode::Share);
+            self.note(Tag::Relation(index.id), LockMode::AccessExclusive);
         }
         for key in foreign_keys {
             let key = resolved(&table, key);
@@ -367,6 +392,7 @@ impl Exec<'_> {
         }
         self.store
             .create_index(self.session, shape(table.id, &index));
+        self.note(Tag::Relation(index.id), LockMode::AccessExclusive);
         let mut live: Vec<Vec<Value>> = Vec::new();
         let items = self.store.scan(table.id);
         for &version in items.iter() {
@@ -823,6 +849,9 @@ impl Exec<'_> {
         for table in tables {
             self.store.ssi_empty(self.session, table.id)?;
             self.store.truncate(self.session, &self.snapshot, table.id);
+            // It builds the indexes anew.
+            self.note(Tag::Relation(table.id), LockMode::Share);
+            self.note(Tag::Indexes(table.id), LockMode::AccessExclusive);
             if restart_identity {
                 let schema = Rc::clone(&self.schema);
                 for sequence in schema.sequences.values() {

@@ -293,7 +293,7 @@ impl Exec<'_> {
         key: &ForeignKey,
         values: &[Value],
     ) -> Result<bool, Stop> {
-        self.lock_relation(parent.id, LockMode::RowShare)?;
+        self.lock_searched(parent.id, LockMode::RowShare)?;
         self.nested(false, |exec| {
             let mut prefix = Vec::new();
             if let Some(index) = parent.indexes.iter().find(|i| i.id == key.parent_index) {
@@ -427,7 +427,7 @@ impl Exec<'_> {
 
     /// 23503 if there is a child with these values.
     fn refuse(&mut self, child: &Table, key: &ForeignKey, values: &[Value]) -> Result<(), Stop> {
-        self.lock_relation(child.id, LockMode::RowShare)?;
+        self.lock_searched(child.id, LockMode::RowShare)?;
         let found = self.nested(true, |exec| {
             let candidates = exec.children(child, key, values)?;
             exec.lock_matching(&candidates, &key.columns, values)
@@ -487,7 +487,7 @@ impl Exec<'_> {
         key: &ForeignKey,
         values: &[Value],
     ) -> Result<(), Stop> {
-        self.lock_relation(child.id, LockMode::RowExclusive)?;
+        self.lock_searched(child.id, LockMode::RowExclusive)?;
         self.nested(true, |exec| {
             for version in exec.children(child, key, values)? {
                 let mut version = version;
@@ -523,7 +523,7 @@ impl Exec<'_> {
                 value: crate::plan::expr::Expr::Const(value.clone()),
             })
             .collect();
-        self.lock_relation(child.id, LockMode::RowExclusive)?;
+        self.lock_searched(child.id, LockMode::RowExclusive)?;
         self.nested(true, |exec| {
             for version in exec.children(child, key, values)? {
                 let mut version = version;
@@ -622,6 +622,19 @@ impl Exec<'_> {
             LockScope::Transaction,
             WaitPolicy::Block,
         )?;
+        Ok(())
+    }
+
+    /// Locks all indexes of a table, as its planning does.
+    pub(super) fn lock_indexes(&mut self, table: RelId, mode: LockMode) {
+        self.store
+            .note_lock(self.session, Tag::Indexes(table), mode);
+    }
+
+    /// Locks a table that a nested statement reads, and its indexes.
+    fn lock_searched(&mut self, table: RelId, mode: LockMode) -> Result<(), Stop> {
+        self.lock_relation(table, mode)?;
+        self.lock_indexes(table, mode);
         Ok(())
     }
 

@@ -383,6 +383,7 @@ impl Exec<'_> {
             values.push(expr::eval(arg, scope, self)?.into_owned());
         }
         let column: Vec<Value> = match function {
+            SetFunction::RowLocks => return self.row_locks(&values[0]),
             SetFunction::Scalar => values,
             SetFunction::Unnest => match values.into_iter().next() {
                 Some(Value::Array(items)) => items.to_vec(),
@@ -484,7 +485,7 @@ fn advisory_mode(shared: bool) -> LockMode {
 }
 
 /// A relation name without `public.` and quotes.
-fn unqualified(name: &str) -> String {
+pub(super) fn unqualified(name: &str) -> String {
     let name = name.strip_prefix("public.").unwrap_or(name);
     match name.strip_prefix('"').and_then(|n| n.strip_suffix('"')) {
         Some(quoted) => quoted.replace("\"\"", "\""),

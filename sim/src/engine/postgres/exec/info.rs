@@ -20,6 +20,8 @@ pub(crate) struct Info {
     pub(super) once: usize,
     /// It reads system columns.
     pub(super) addresses: bool,
+    /// The server's views that it reads.
+    pub(super) views: Vec<Arc<str>>,
     /// It changes data.
     pub(crate) writes: bool,
     /// The strength of the first `FOR` clause, if there is one.
@@ -131,6 +133,9 @@ impl Visitor for Finder {
         match &entry.kind {
             RangeKind::Cte(id) => self.reader(id.0 as usize, 1),
             RangeKind::Subquery(query) if entry.lateral => self.many_times(query),
+            RangeKind::Virtual(view) if !self.info.views.contains(&view.name) => {
+                self.info.views.push(Arc::clone(&view.name));
+            }
             _ => {}
         }
     }

@@ -50,7 +50,8 @@ pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
 use super::{
-    Follow, IndexKeyValues, LockOutcome, RowLock, Run, Snapshot, Stop, Store, VersionId, WaitPolicy,
+    Follow, IndexKeyValues, LockOutcome, RelId, RowLock, Run, Snapshot, Stop, Store, VersionId,
+    WaitPolicy,
 };
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};
@@ -99,6 +100,8 @@ pub(super) struct Exec<'e> {
     rechecks: Vec<(Arc<str>, IndexKeyValues)>,
     /// SERIALIZABLE: what the running scan reads is noted elsewhere.
     unnoted: bool,
+    /// Tables into which the statement has begun to insert, for views.
+    pub(super) opened: Vec<RelId>,
     /// Set when a `pg_sleep` waits: until when.
     pub(super) sleeps_until: Option<i64>,
     /// The sleep in which the statement was suspended is over.
@@ -130,6 +133,7 @@ impl<'e> Exec<'e> {
             events: Vec::new(),
             rechecks: Vec::new(),
             unnoted: false,
+            opened: Vec::new(),
             sleeps_until: None,
             slept: false,
         }

@@ -27,8 +27,12 @@ impl Exec<'_> {
         plan: &Plan,
         params: &[Value],
     ) -> Result<Done, Stop> {
-        for (table, mode) in &plan.locks {
-            self.lock_relation(table.id, lock_mode(*mode))?;
+        self.lock_views();
+        for lock in &plan.locks {
+            self.lock_relation(lock.table.id, lock_mode(lock.mode))?;
+        }
+        for lock in plan.locks.iter().filter(|lock| lock.indexes) {
+            self.lock_indexes(lock.table.id, lock_mode(lock.mode));
         }
         if let PlanKind::Ddl(ddl) = &plan.kind {
             for (table, mode) in super::ddl::locks(ddl, &self.schema) {

@@ -398,8 +398,14 @@ impl Exec<'_> {
                 let table = self.store.version(version).table;
                 Ok(Value::Int(i64::from(table.0)))
             }
-            SystemColumn::Ctid | SystemColumn::Xmax => {
-                Err(DbError::unsupported(format!("the system column {column:?}"), None).into())
+            SystemColumn::Ctid => {
+                let (page, item) = self.store.ctid(version);
+                Ok(Value::text(format!("({page},{item})")))
+            }
+            SystemColumn::Xmax => {
+                let xmax = &self.store.version(version).xmax;
+                let number = xmax.as_ref().map_or(0, |xmax| xmax.number());
+                Ok(Value::Int(i64::from(number)))
             }
         }
     }

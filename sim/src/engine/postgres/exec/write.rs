@@ -77,6 +77,7 @@ impl Exec<'_> {
     ) -> Result<(), Stop> {
         let row = self.project(&insert.values, bound, around)?;
         let row = self.finish_row(&insert.table, row, around)?;
+        self.open_indexes(&insert.table);
         let written = match &insert.conflict {
             None => Some(self.store_row(&insert.table, &row, around)?),
             Some(conflict) => self.insert_or(&insert.table, conflict, &row, around)?,
@@ -87,6 +88,13 @@ impl Exec<'_> {
             self.returning(&insert.returning, &bound, around, sink)?;
         }
         Ok(())
+    }
+
+    /// The first row of an INSERT locks the indexes of its table until the statement ends.
+    fn open_indexes(&mut self, table: &Table) {
+        if self.store.has_viewers() && !self.opened.contains(&table.id) {
+            self.opened.push(table.id);
+        }
     }
 
     /// Stores a new row with its index entries.

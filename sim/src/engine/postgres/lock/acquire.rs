@@ -4,7 +4,7 @@ use rowlock_model::DbError;
 use rowlock_model::schedule::SessionId;
 
 use super::queue::Place;
-use super::{LockMode, LockQueue, LockScope, Tag, WaitPolicy, WaitRecord};
+use super::{LockMode, LockQueue, LockScope, Modes, Tag, WaitPolicy, WaitRecord};
 use crate::engine::postgres::object::name;
 use crate::engine::postgres::{Entry, Object, Run, Stop, Store, Suspended, VersionId, Xid};
 use crate::world::Slot;
@@ -59,7 +59,7 @@ impl Store {
                 true
             }
             Some(other) => panic!("{other:?} is suspended where a lock is asked for"),
-            None => match self.request(run.session, tag, mode, scope, policy, [None; 2]) {
+            None => match self.request_logged(run.session, tag, mode, scope, policy) {
                 Request::Granted => true,
                 Request::Refused => false,
                 Request::Queued => return Err(run.suspend(Suspended::Lock(tag, mode))),
@@ -68,6 +68,24 @@ impl Store {
         };
         run.record(Entry::Granted(granted));
         Ok(granted)
+    }
+
+    /// As [`request`](Self::request) for what a statement asks for itself. ACCESS EXCLUSIVE on a
+    /// relation is written to the log for standby servers, under a transaction id that is handed out
+    /// before any wait.
+    fn request_logged(
+        &mut self,
+        session: SessionId,
+        tag: Tag,
+        mode: LockMode,
+        scope: LockScope,
+        policy: WaitPolicy,
+    ) -> Request {
+        let is_logged = matches!(tag, Tag::Relation(_)) && mode == LockMode::AccessExclusive;
+        if is_logged && !self.holds(session, tag, mode) {
+            self.ensure_xid(session);
+        }
+        self.request(session, tag, mode, scope, policy, [None; 2])
     }
 
     /// Asks for a lock, and queues the request if it has to wait and may.
@@ -105,6 +123,7 @@ impl Store {
         if !queue.conflicts_with_waiters(mode) && !queue.conflicts_with_holders(session, mode) {
             self.queue_mut(slot).hold(session, mode);
             self.own(session, tag, mode, scope);
+            self.leave_fast_path(session, tag, Modes::default().with(mode));
             return Request::Granted;
         }
         if policy != WaitPolicy::Block {
@@ -115,6 +134,7 @@ impl Store {
             Place::Granted => {
                 self.queue_mut(slot).hold(session, mode);
                 self.own(session, tag, mode, scope);
+                self.leave_fast_path(session, tag, Modes::default().with(mode));
                 Request::Granted
             }
             Place::Deadlock(_) => {
@@ -172,7 +192,7 @@ impl Store {
     }
 
     /// Lists a lock as the session's.
-    fn own(&mut self, session: SessionId, tag: Tag, mode: LockMode, scope: LockScope) {
+    pub(super) fn own(&mut self, session: SessionId, tag: Tag, mode: LockMode, scope: LockScope) {
         let xact = self.xact_mut(session);
         match scope {
             LockScope::Session => xact.session_locks.push((tag, mode)),
@@ -250,6 +270,7 @@ impl Store {
         } = *wait;
         if !matches!(tag, Tag::Transaction(_) | Tag::Virtual(_)) {
             self.own(session, tag, mode, scope);
+            self.leave_fast_path(session, tag, Modes::default().with(mode));
         }
     }
 
@@ -264,6 +285,7 @@ impl Store {
                     }
                     let modes = self.modes_listed(session, tag);
                     queue.set_held(session, modes);
+                    self.leave_fast_path(session, tag, modes);
                 }
             }
             Tag::Transaction(xid) => {
@@ -272,7 +294,7 @@ impl Store {
                 }
             }
             Tag::Virtual(session) => queue.hold(session, LockMode::Exclusive),
-            Tag::Tuple(..) | Tag::Advisory(_) => {}
+            Tag::Tuple(..) | Tag::Advisory(_) | Tag::Indexes(_) => {}
         }
         self.world.create(Some(tag.key()), Object::Lock(queue))
     }

@@ -8,6 +8,7 @@
 
 mod acquire;
 mod deadlock;
+mod listing;
 mod queue;
 mod release;
 mod report;
@@ -18,8 +19,9 @@ use rowlock_model::schedule::SessionId;
 
 pub(super) use self::acquire::{Request, deadlock_error};
 pub use self::deadlock::{Deadlock, DeadlockCheck};
+pub use self::listing::HeldLock;
+pub(super) use self::listing::{SHARED, is_shared};
 pub use self::queue::{LockQueue, Waiter};
-pub use self::report::HeldLock;
 use super::{Key, Object, RelId, Store, VersionId, Xid};
 pub use crate::sql::control::TableLockMode as LockMode;
 use crate::world::{Digest, World};
@@ -112,6 +114,9 @@ pub enum AdvisoryKey {
 pub enum Tag {
     /// A table, index, view or sequence.
     Relation(RelId),
+    /// All indexes of a table, in the mode in which a statement locked it. Never waited for: what
+    /// could conflict there is kept out by the table's lock. For `pg_locks` only.
+    Indexes(RelId),
     /// A row version: the queue of those that want to lock a row which somebody holds.
     Tuple(RelId, VersionId),
     /// The end of a transaction or savepoint.
@@ -127,7 +132,7 @@ impl Tag {
     pub(super) fn digest(&self, world: &World<Object>, digest: &mut Digest) {
         std::mem::discriminant(self).hash(digest);
         match self {
-            Tag::Relation(rel) => rel.hash(digest),
+            Tag::Relation(rel) | Tag::Indexes(rel) => rel.hash(digest),
             Tag::Tuple(rel, version) => {
                 rel.hash(digest);
                 digest.word(Store::rank(world, *version));

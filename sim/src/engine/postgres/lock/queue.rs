@@ -180,7 +180,7 @@ impl LockQueue {
             && match self.tag {
                 Tag::Transaction(_) | Tag::Virtual(_) => true,
                 Tag::Relation(_) => self.holders.iter().all(|(_, m)| m.0 & !weak.0 == 0),
-                Tag::Tuple(..) | Tag::Advisory(_) => self.holders.is_empty(),
+                Tag::Tuple(..) | Tag::Advisory(_) | Tag::Indexes(_) => self.holders.is_empty(),
             }
     }
 }

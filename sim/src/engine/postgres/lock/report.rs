@@ -1,58 +1,13 @@
-//! Locks and waits, for views and reports.
+//! Waits, for functions and reports.
 
 use rowlock_model::schedule::SessionId;
 
-use super::{AdvisoryKey, LockMode, Tag, WaitRecord};
+use super::{AdvisoryKey, Tag, WaitRecord};
 use crate::database::Wait;
 use crate::engine::postgres::prepared::is_seat;
 use crate::engine::postgres::{Object, RelId, Store};
 
-/// A row of `pg_locks`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HeldLock {
-    /// On what.
-    pub tag: Tag,
-    /// Whose it is.
-    pub session: SessionId,
-    /// The mode.
-    pub mode: LockMode,
-    /// Held, or waited for.
-    pub granted: bool,
-}
-
 impl Store {
-    /// Every lock held and waited for (`pg_locks`), ascending, each once: tables, row queues,
-    /// transaction ids, advisory keys. Not the virtual transaction ids.
-    pub fn locks(&self) -> Vec<HeldLock> {
-        let mut locks = Vec::new();
-        for session in self.sessions() {
-            let xact = self.xact(session);
-            let held = |(tag, mode): &(Tag, LockMode)| HeldLock {
-                tag: *tag,
-                session,
-                mode: *mode,
-                granted: true,
-            };
-            for level in &xact.levels {
-                locks.extend(level.locks.iter().map(held));
-                let xids = level.xids.iter().map(|xid| Tag::Transaction(*xid));
-                locks.extend(xids.map(|tag| held(&(tag, LockMode::Exclusive))));
-            }
-            locks.extend(xact.session_locks.iter().map(held));
-            if let Some(wait) = xact.wait.filter(|wait| !wait.granted) {
-                locks.push(HeldLock {
-                    tag: wait.tag,
-                    session,
-                    mode: wait.mode,
-                    granted: false,
-                });
-            }
-        }
-        locks.sort_unstable();
-        locks.dedup();
-        locks
-    }
-
     /// Who waits for whom, ascending by session; prepared transactions are nobody. `relation` gives
     /// the names of relations.
     pub fn waits(&self, relation: impl Fn(RelId) -> String) -> Vec<Wait> {
@@ -105,6 +60,7 @@ impl Store {
     pub fn describe(&self, tag: Tag, relation: impl Fn(RelId) -> String) -> String {
         match tag {
             Tag::Relation(rel) => format!("relation {}", relation(rel)),
+            Tag::Indexes(rel) => format!("the indexes of {}", relation(rel)),
             Tag::Tuple(rel, version) => {
                 let item = Store::rank(&self.world, version) + 1;
                 format!("row {} (0,{item})", relation(rel))

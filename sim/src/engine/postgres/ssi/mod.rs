@@ -29,6 +29,7 @@ mod write;
 
 use std::hash::Hash;
 
+pub use self::page::Filled;
 use rowlock_model::schedule::SessionId;
 
 use super::object::name;

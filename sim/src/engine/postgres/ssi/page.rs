@@ -4,7 +4,7 @@
 //! so that it needs no state. It is exact for tables of one page, and for larger ones that only
 //! grow.
 
-use rowlock_model::Value;
+use rowlock_model::{Row, Value};
 
 use crate::engine::postgres::object::Key;
 use crate::engine::postgres::{Object, RelId, Store, VersionId};
@@ -18,6 +18,49 @@ const ROW_HEADER: usize = 24;
 /// What an index page has at its end.
 const INDEX_SPECIAL: usize = 16;
 const ENTRY_HEADER: usize = 8;
+
+/// How far a table is filled: its last page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// The number of the page.
+    pub page: u32,
+    /// How many rows were put on it.
+    pub items: u32,
+    used: usize,
+}
+
+impl Filled {
+    /// Up to the last of some rows, given by place.
+    pub(in crate::engine::postgres) fn through(rows: &[((u32, u32), Row)]) -> Filled {
+        let Some(((page, items), _)) = rows.last() else {
+            return Filled::default();
+        };
+        let last = rows.iter().filter(|((p, _), _)| p == page);
+        Filled {
+            page: *page,
+            items: *items,
+            used: PAGE_HEADER + last.map(|(_, row)| row_size(row)).sum::<usize>(),
+        }
+    }
+
+    /// With one more row.
+    pub(in crate::engine::postgres) fn with(self, row: &[Value]) -> Filled {
+        let size = row_size(row);
+        let used = self.used.max(PAGE_HEADER) + size;
+        match used > PAGE && self.items > 0 {
+            true => Filled {
+                page: self.page + 1,
+                items: 1,
+                used: PAGE_HEADER + size,
+            },
+            false => Filled {
+                items: self.items + 1,
+                used,
+                ..self
+            },
+        }
+    }
+}
 
 impl Store {
     /// The page of its table on which a version lies.
