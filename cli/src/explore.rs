@@ -13,6 +13,7 @@ use rowlock_scenarios::scenario::{Process, Step, StepAction};
 use rowlock_scenarios::{Case, Scenario};
 use rowlock_sim::database::{Answer, Database};
 use rowlock_sim::engine::postgres::Postgres;
+use rowlock_sim::engine::sqlite::Sqlite;
 use rowlock_sim::explore::{
     ExploreError, Explorer, Inspect, Monitor, OnProgress, Random, Reductions, Remark, Seen,
     Strategy, What,
@@ -51,14 +52,11 @@ pub(crate) fn explore(
 ) -> Explored {
     match case.database {
         Dialect::Postgres => explore_on(Postgres::default(), scenario, case, mode, progress),
+        Dialect::Sqlite => explore_on(Sqlite::default(), scenario, case, mode, progress),
         Dialect::MySql | Dialect::MariaDb => {
             let db = crate::stages::innodb(case.database);
             explore_on(db, scenario, case, mode, progress)
         }
-        other => Explored::Unsupported(Diagnostic::file(
-            &*scenario.source.path,
-            format!("{other} is not simulated"),
-        )),
     }
 }
 

@@ -6,6 +6,7 @@ use rowlock_scenarios::stage::Stage;
 use rowlock_sim::engine::innodb::InnoDb;
 use rowlock_sim::engine::innodb::flavour::Flavour;
 use rowlock_sim::engine::postgres::Postgres;
+use rowlock_sim::engine::sqlite::Sqlite;
 use rowlock_sim::stage::SimStage;
 
 use crate::config::{Narrow, Target};
@@ -13,7 +14,7 @@ use crate::exit::Failure;
 use crate::output::Output;
 
 /// The databases that are simulated.
-const SIMULATED: &[Dialect] = &[Dialect::Postgres, Dialect::MySql, Dialect::MariaDb];
+const SIMULATED: &[Dialect] = &Dialect::ALL;
 
 /// An empty database of MySQL 9.7 or MariaDB 10.11, with their usual settings.
 pub(crate) fn innodb(dialect: Dialect) -> InnoDb {
@@ -51,13 +52,16 @@ pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
             "simulated PostgreSQL 15",
             Postgres::default,
         ))),
+        Dialect::Sqlite => Some(Box::new(SimStage::new(
+            "simulated SQLite 3.51",
+            Sqlite::default,
+        ))),
         Dialect::MySql => Some(Box::new(SimStage::new("simulated MySQL 9.7", || {
             innodb(Dialect::MySql)
         }))),
         Dialect::MariaDb => Some(Box::new(SimStage::new("simulated MariaDB 10.11", || {
             innodb(Dialect::MariaDb)
         }))),
-        Dialect::Sqlite => None,
     }
 }
 

@@ -244,9 +244,15 @@ impl Run<'_> {
 
     fn send(&mut self, actor: usize, line: usize) -> Result<(), StageError> {
         let sql = self.lines[line].1.clone();
+        // Where the server leaves it open who of several waiters goes on first.
+        let waiting = self.actors.iter().filter_map(|a| Some((a.busy?.0, a.id)));
+        let first = match self.level.latest_first {
+            true => waiting.max().map(|(_, id)| id),
+            false => None,
+        };
         self.actors[actor].busy = Some((line, Instant::now()));
         self.stage.send(self.actors[actor].id, &statement(&sql))?;
-        for completion in self.stage.settle(None)? {
+        for completion in self.stage.settle(first)? {
             self.completed(completion)?;
         }
         let waits = self.actors[actor].busy.is_some() || self.actors[actor].again == Some(line);

@@ -34,9 +34,10 @@ use rowlock_model::schedule::SessionId;
 use rowlock_model::{DbError, Outcome, Reply, TransactionStatus};
 use rowlock_sim::database::{Answer, Database, Internal, Progress, Request};
 use rowlock_sim::engine::postgres::Postgres;
+use rowlock_sim::engine::sqlite::Sqlite;
 
 /// Runs every script of a folder.
-fn run_folder(folder: &str) {
+fn run_folder<D: Scripted>(folder: &str) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/scripts")
         .join(folder);
@@ -57,7 +58,7 @@ fn run_folder(folder: &str) {
     assert!(!scripts.is_empty(), "there are no scripts");
     for script in scripts {
         let run = std::panic::AssertUnwindSafe(|| {
-            goldenscript::run(&mut Server::new(), &script).map_err(|e| e.to_string())
+            goldenscript::run(&mut Server::<D>::new(), &script).map_err(|e| e.to_string())
         });
         let outcome = std::panic::catch_unwind(run);
         match outcome {
@@ -81,24 +82,64 @@ fn run_folder(folder: &str) {
 
 #[test]
 fn postgres() {
-    run_folder("postgres");
+    run_folder::<Postgres>("postgres");
+}
+
+#[test]
+fn sqlite() {
+    run_folder::<Sqlite>("sqlite");
+}
+
+/// A database that scripts are run on.
+trait Scripted: Database {
+    /// Whether the real server tells who is waited for.
+    const TELLS_BLOCKERS: bool = true;
+
+    /// An empty one.
+    fn fresh() -> Self;
+
+    /// Notifications that a session was sent: the channel, the payload, the sender.
+    fn notifications(&mut self, _session: SessionId) -> Vec<(String, String, SessionId)> {
+        Vec::new()
+    }
+}
+
+impl Scripted for Postgres {
+    fn fresh() -> Postgres {
+        let mut database = Postgres::default();
+        database.keep_views();
+        database.keep_notices();
+        database
+    }
+
+    fn notifications(&mut self, session: SessionId) -> Vec<(String, String, SessionId)> {
+        let messages = self.take_notifications(session).into_iter();
+        messages
+            .map(|m| (m.channel.to_string(), m.payload.to_string(), m.from))
+            .collect()
+    }
+}
+
+impl Scripted for Sqlite {
+    const TELLS_BLOCKERS: bool = false;
+
+    fn fresh() -> Sqlite {
+        Sqlite::default()
+    }
 }
 
 /// A simulated server with named sessions.
-struct Server {
-    database: Postgres,
+struct Server<D> {
+    database: D,
     sessions: BTreeMap<String, SessionId>,
     /// The sessions that wait, longest first.
     waiting: Vec<SessionId>,
 }
 
-impl Server {
-    fn new() -> Server {
-        let mut database = Postgres::default();
-        database.keep_views();
-        database.keep_notices();
+impl<D: Scripted> Server<D> {
+    fn new() -> Server<D> {
         Server {
-            database,
+            database: D::fresh(),
             sessions: BTreeMap::new(),
             waiting: Vec::new(),
         }
@@ -142,7 +183,8 @@ impl Server {
 
     fn wait(&self, session: SessionId) -> String {
         let waits = self.database.waits();
-        let Some(wait) = waits.iter().find(|w| w.session == session) else {
+        let wait = waits.iter().find(|w| w.session == session);
+        let Some(wait) = wait.filter(|_| D::TELLS_BLOCKERS) else {
             return "waits".to_owned();
         };
         if wait.blockers.is_empty() {
@@ -197,19 +239,19 @@ impl Server {
         sessions.sort_unstable();
         let mut out = String::new();
         for session in sessions {
-            for message in self.database.take_notifications(session) {
-                let _ = write!(out, "{} notified: {}", self.name(session), message.channel);
-                if !message.payload.is_empty() {
-                    let _ = write!(out, " {}", message.payload);
+            for (channel, payload, from) in self.database.notifications(session) {
+                let _ = write!(out, "{} notified: {channel}", self.name(session));
+                if !payload.is_empty() {
+                    let _ = write!(out, " {payload}");
                 }
-                let _ = writeln!(out, " from {}", self.name(message.from));
+                let _ = writeln!(out, " from {}", self.name(from));
             }
         }
         out
     }
 }
 
-impl Runner for Server {
+impl<D: Scripted> Runner for Server<D> {
     type Command = Command;
 
     fn run(&mut self, command: &Command, context: &Context) -> Result<String, Box<dyn Error>> {

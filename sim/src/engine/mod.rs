@@ -2,3 +2,4 @@
 
 pub mod innodb;
 pub mod postgres;
+pub mod sqlite;

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use rowlock_model::schedule::{Choice, Granularity, Schedule};
 use rowlock_model::verdict::{Bounds, Counts, Exploration, Limits, Verdict, Violation};
-use rowlock_model::{DbError, Isolation};
+use rowlock_model::{DbError, Dialect, Isolation};
 
 use super::check::Checks;
 use super::error::ExploreError;
@@ -460,7 +460,8 @@ impl<D: Database> Explorer<D> {
             may_hang: self.may_hang,
         };
         checks.prepare(&mut self.db);
-        let prompt = self.prompt_notice;
+        // SQLite has no server: the system frees the locks of a process that is gone.
+        let prompt = self.prompt_notice || self.db.dialect() == Dialect::Sqlite;
         let world = World::new(self.db, &self.specs, &self.bounds, self.monitors, prompt);
         let granularity = self.granularity;
         let started = world.and_then(|mut world| {

@@ -413,28 +413,52 @@ fn number(function: Function, args: &[Value], dialect: Dialect) -> Result<Value,
 fn substr(text: &str, from: i64, length: Option<i64>, dialect: Dialect) -> Value {
     let all: Vec<char> = text.chars().collect();
     let total = all.len() as i64;
-    let mut length = length.unwrap_or(i64::MAX);
-    let mut begin = match from {
-        1.. => from - 1,
-        0 if dialect == Dialect::Sqlite => {
-            length = length.saturating_sub(1);
-            0
+    let (begin, length) = match dialect {
+        Dialect::Sqlite => sqlite_part(total, from, length),
+        _ => {
+            let begin = match from {
+                1.. => from - 1,
+                0 => total,
+                _ => total + from,
+            };
+            match begin < 0 {
+                true => (0, 0),
+                false => (begin, length.unwrap_or(i64::MAX)),
+            }
         }
-        0 => return Value::text(""),
-        _ => total + from,
     };
-    if begin < 0 {
-        if dialect != Dialect::Sqlite {
-            return Value::text("");
-        }
-        length = length.saturating_add(begin);
-        begin = 0;
-    }
     if length <= 0 || begin >= total {
         return Value::text("");
     }
     let end = begin.saturating_add(length).min(total);
     Value::text(all[begin as usize..end as usize].iter().collect::<String>())
+}
+
+/// Where a part of a text of `total` characters begins in SQLite, and its length: 0 is before the first
+/// character, and a negative length counts the characters before.
+fn sqlite_part(total: i64, from: i64, length: Option<i64>) -> (i64, i64) {
+    let backwards = length.is_some_and(|length| length < 0);
+    let mut length = length.map_or(i64::MAX, i64::saturating_abs);
+    let mut begin = from;
+    if begin < 0 {
+        begin = begin.saturating_add(total);
+        if begin < 0 {
+            length = length.saturating_add(begin).max(0);
+            begin = 0;
+        }
+    } else if begin > 0 {
+        begin -= 1;
+    } else if length > 0 {
+        length -= 1;
+    }
+    if backwards {
+        begin -= length;
+        if begin < 0 {
+            length += begin;
+            begin = 0;
+        }
+    }
+    (begin, length)
 }
 
 fn pad(text: &str, length: i64, fill: &str, left: bool) -> Value {

@@ -19,7 +19,7 @@ pub mod eval;
 pub mod expr;
 pub mod function;
 mod lex;
-mod lower;
+pub(crate) mod lower;
 pub mod parse;
 pub mod plan;
 pub mod query;

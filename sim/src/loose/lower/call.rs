@@ -368,7 +368,7 @@ impl Lowering<'_> {
                 1111,
                 "HY000",
                 "Invalid use of group function",
-                format!("misuse of aggregate: {}()", name.to_uppercase()),
+                format!("misuse of aggregate function {name}()"),
             )
             .at(at));
         }

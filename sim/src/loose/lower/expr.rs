@@ -235,7 +235,9 @@ impl Lowering<'_> {
                 let plan = self.subplan(query, Wanted::Scalar, 1)?;
                 let column = &plan.query.columns[0];
                 let mut ty = column.ty.clone();
-                ty.declared = None;
+                if !self.is_sqlite() {
+                    ty.declared = None;
+                }
                 Ok(Typed {
                     expr: Expr::Subquery(Box::new(plan)),
                     ty,

@@ -196,9 +196,11 @@ impl<'e, S: Storage> Executor<'e, S> {
         let first = |sample: &Sample| sample.args[0].clone();
         match aggregate.kind {
             AggregateKind::Count => Value::Int(samples.len() as i64),
-            AggregateKind::Total => {
-                Value::Float(samples.iter().map(|s| as_float(&s.args[0])).sum())
-            }
+            AggregateKind::Total => Value::Float(
+                samples
+                    .iter()
+                    .fold(0.0, |sum, s| sum + as_float(&s.args[0])),
+            ),
             AggregateKind::Sum => self.sum(aggregate.numbers, &samples),
             AggregateKind::Avg => average(aggregate.numbers, &samples),
             AggregateKind::Min => extreme(&samples, aggregate, Ordering::Less),
