@@ -58,6 +58,7 @@ impl Schema {
                         deferred: key.deferred,
                         match_full: key.match_full,
                         validated: key.validated,
+                        inherited: key.inherited,
                     });
                 }
                 self.sequences.extend(sequences.into_iter().map(Arc::new));

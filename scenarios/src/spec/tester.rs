@@ -99,6 +99,9 @@ enum Stop {
     Error(SpecError),
 }
 
+/// After so many looks at a step in vain, what it waits for is taken not to come.
+const MOST_ROUNDS: u32 = 10_000;
+
 impl From<StageError> for Stop {
     fn from(error: StageError) -> Stop {
         Stop::Error(error.into())
@@ -170,7 +173,19 @@ impl<'a> Tester<'a> {
     fn steps(&mut self) -> Result<(), Stop> {
         for at in 0..self.permutation.entries.len() {
             let session = self.entry(at).step.session;
+            let (mut printed, mut rounds) = (self.out.len(), 0);
             while let Some(older) = self.active[session].clone() {
+                rounds = if printed == self.out.len() {
+                    rounds + 1
+                } else {
+                    printed = self.out.len();
+                    0
+                };
+                if rounds > MOST_ROUNDS {
+                    return Err(Stop::Stuck(
+                        "a step waits for notices that do not come".to_owned(),
+                    ));
+                }
                 if !self.poll(older.at, true, true)? {
                     self.waiting.retain(|other| *other != older.at);
                 }

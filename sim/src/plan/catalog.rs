@@ -5,6 +5,8 @@
 use std::sync::Arc;
 
 use crate::plan::expr::Expr;
+use crate::plan::partition::{Bound, Partitioning};
+use crate::plan::routine::{Routine, RoutineId};
 use crate::plan::types::{Declared, EnumId, Type};
 
 /// A relation (table, index or sequence) by its object id, unique in one database and never reused.
@@ -102,6 +104,8 @@ pub struct Index {
     pub unique: bool,
     /// The primary key.
     pub primary: bool,
+    /// The index of the partitioned table that this one of a partition is a part of.
+    pub parent: Option<RelationId>,
     /// Belongs to a `PRIMARY KEY` or `UNIQUE` constraint of the same name.
     pub constraint: bool,
     /// A deferrable unique constraint.
@@ -155,16 +159,42 @@ pub struct ForeignKey {
     pub match_full: bool,
     /// Every row obeys it; `false` after `NOT VALID`, until it is validated.
     pub validated: bool,
+    /// It is part of a foreign key of the partitioned table that this one is a partition of.
+    pub inherited: bool,
 }
 
-/// A trigger after a statement whose function only returns: it has no effect, but stands in the
-/// catalogue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// When a trigger fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// `BEFORE`.
+    Before,
+    /// `AFTER`.
+    After,
+}
+
+/// A trigger.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trigger {
     /// Its name, unique for its table.
     pub name: Arc<str>,
     /// The function that it calls.
-    pub function: Arc<str>,
+    pub routine: RoutineId,
+    /// When it fires.
+    pub timing: Timing,
+    /// `FOR EACH ROW`; otherwise once for a statement.
+    pub each_row: bool,
+    /// Fires for `INSERT`.
+    pub insert: bool,
+    /// Fires for `UPDATE`.
+    pub update: bool,
+    /// Fires for `DELETE`.
+    pub delete: bool,
+    /// Fires for `TRUNCATE`.
+    pub truncate: bool,
+    /// `UPDATE OF`: fires only if one of these columns is assigned to; empty means any.
+    pub columns: Vec<usize>,
+    /// `WHEN`: over the old row at entry 0 and the new row at entry 1 of its level.
+    pub when: Option<Expr>,
     /// Not `DISABLE`d.
     pub enabled: bool,
 }
@@ -191,6 +221,12 @@ pub struct Table {
     pub counted: bool,
     /// Its triggers.
     pub triggers: Vec<Trigger>,
+    /// The tables that it inherits from, or the partitioned table that it is a partition of.
+    pub parents: Vec<RelationId>,
+    /// It is a partition: what belongs to it.
+    pub partition: Option<Bound>,
+    /// It is partitioned: it has no rows of its own.
+    pub partitioned: Option<Partitioning>,
 }
 
 impl Table {
@@ -281,10 +317,23 @@ pub trait Catalog {
     /// The table that an index belongs to, and the index's position in it.
     fn index(&self, name: &str) -> Option<(Arc<Table>, usize)>;
 
-    /// Whether there is a trigger function of this name, without effect.
-    fn trigger_function(&self, name: &str) -> bool {
+    /// The tables that inherit from a table, in the order in which they are read: partitions by their
+    /// bounds, others in order of creation.
+    fn children(&self, id: RelationId) -> Vec<Arc<Table>> {
+        let _ = id;
+        Vec::new()
+    }
+
+    /// The functions of a name that users have defined.
+    fn routines(&self, name: &str) -> Vec<Arc<Routine>> {
         let _ = name;
-        false
+        Vec::new()
+    }
+
+    /// A function by its id.
+    fn routine(&self, id: RoutineId) -> Option<Arc<Routine>> {
+        let _ = id;
+        None
     }
 
     /// Whether an extension of this name is installed in the database.

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use crate::plan::catalog::{Action, Check, Column, EnumType, Index, Sequence, Table, Trigger};
+use crate::plan::partition::Bound;
 use crate::plan::query::Query;
+use crate::plan::routine::Routine;
 
 /// A change of the schema.
 ///
@@ -45,10 +47,22 @@ pub enum Ddl {
     },
     /// `CREATE TYPE .. AS ENUM`.
     CreateEnum(EnumType),
-    /// `CREATE FUNCTION` of a trigger function that only returns: its name.
-    CreateFunction(Arc<str>),
-    /// `DROP FUNCTION` of such functions: their names.
-    DropFunctions(Vec<Arc<str>>),
+    /// `CREATE FUNCTION`.
+    CreateRoutine {
+        /// The function.
+        routine: Box<Routine>,
+        /// `OR REPLACE`.
+        replace: bool,
+    },
+    /// `DROP FUNCTION`.
+    DropRoutines {
+        /// Those that exist.
+        routines: Vec<Arc<Routine>>,
+        /// Those that do not (`IF EXISTS`): a notice for each.
+        missing: Vec<Arc<str>>,
+        /// `CASCADE`: triggers that call them are dropped.
+        cascade: bool,
+    },
     /// `CREATE EXTENSION` of one that is modelled.
     CreateExtension {
         /// Its name.
@@ -139,8 +153,29 @@ pub enum AlterTable {
         /// The table that it refers to.
         parent: crate::plan::catalog::RelationId,
     },
+    /// `ATTACH PARTITION`.
+    Attach {
+        /// The table.
+        partition: Arc<Table>,
+        /// What belongs to it.
+        bound: Bound,
+        /// Its indexes that belong to those of the partitioned table: new ones have no id.
+        indexes: Vec<Index>,
+        /// Its foreign keys that are part of those of the partitioned table.
+        foreign_keys: Vec<NewForeignKey>,
+    },
+    /// `DETACH PARTITION`.
+    Detach {
+        /// The partition.
+        partition: Arc<Table>,
+    },
     /// `CREATE TRIGGER`.
     AddTrigger(Trigger),
+    /// `DROP TRIGGER`.
+    DropTrigger {
+        /// Its name.
+        name: Arc<str>,
+    },
     /// `ENABLE TRIGGER` and `DISABLE TRIGGER`.
     SetTrigger {
         /// Its name.
@@ -208,4 +243,6 @@ pub struct NewForeignKey {
     pub match_full: bool,
     /// Rows that are there already have been checked, or will be: not `NOT VALID`.
     pub validated: bool,
+    /// It is part of a foreign key of the partitioned table.
+    pub inherited: bool,
 }

@@ -17,12 +17,15 @@ pub mod catalog;
 pub mod ddl;
 pub mod expr;
 mod lower;
+pub mod partition;
 pub mod query;
+pub mod routine;
 pub mod types;
 pub mod walk;
 pub mod write;
 
-pub use lower::lower;
+pub use lower::variables;
+pub use lower::{argument_variables, column_map, descendants, lower, lower_inside, variable_type};
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +36,8 @@ pub enum PlanKind {
     Write(Box<write::Write>),
     /// A change of the schema.
     Ddl(Box<ddl::Ddl>),
+    /// `DO`: a function without a name.
+    Do(Arc<routine::Routine>),
 }
 
 /// The lock of a statement on a stored table.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::plan::catalog::{Sequence, Table, VirtualTable};
 use crate::plan::expr::{Aggregate, Comparison, Expr, SetFunction, Window};
+use crate::plan::routine::Routine;
 use crate::plan::types::Type;
 use crate::plan::write::Write;
 
@@ -127,8 +128,28 @@ pub struct RangeEntry {
     /// Every way through an index, best first, those included that need other entries of this level
     /// to be bound before ([`KeyCondition::uses`]).
     pub paths: Vec<Access>,
+    /// `ONLY`: descendants of the table are left out.
+    pub only: bool,
+    /// If the table has descendants: the tables whose rows are read, itself included, in order.
+    /// Their rows are bound with the columns of the table.
+    pub members: Option<Vec<Member>>,
     /// Byte offset of the name in the text.
     pub position: usize,
+}
+
+/// One of the tables that are read for a table with descendants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// The table.
+    pub table: Arc<Table>,
+    /// Where each column of the entry is in it; `None` if all are in the same place.
+    pub columns: Option<Arc<[usize]>>,
+    /// It has rows of its own: it is not partitioned.
+    pub stored: bool,
+    /// As [`RangeEntry::access`].
+    pub access: Access,
+    /// As [`RangeEntry::paths`].
+    pub paths: Vec<Access>,
 }
 
 /// What a range-table entry is.
@@ -149,6 +170,17 @@ pub enum RangeKind {
         /// Its arguments.
         args: Vec<Expr>,
         /// `WITH ORDINALITY`: one more column, counting from 1.
+        ordinality: bool,
+    },
+    /// A set-returning function that a user has defined.
+    Routine {
+        /// Which.
+        routine: Arc<Routine>,
+        /// The types of its arguments in this call.
+        types: Vec<Type>,
+        /// Its arguments.
+        args: Vec<Expr>,
+        /// `WITH ORDINALITY`.
         ordinality: bool,
     },
     /// A materialised common table expression of this or an outer query.

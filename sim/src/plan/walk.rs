@@ -4,7 +4,7 @@ use crate::plan::expr::{Aggregate, Expr, HostFunction, Volatility, Window, Windo
 use crate::plan::query::{
     Access, Body, Conjunct, Cte, CteBody, From, Query, RangeKind, Select, Source,
 };
-use crate::plan::write::{ConflictAction, Returning, Write};
+use crate::plan::write::{ConflictAction, MergeAction, Returning, Write};
 
 /// What is called for every expression: the expression, and how many levels lie between it and the
 /// start. Returning `false` keeps the walk out of its operands.
@@ -33,6 +33,7 @@ pub fn operands(e: &mut Expr, depth: u32, visit: &mut Visit<'_>) {
         | Expr::Array(list)
         | Expr::Extreme { args: list, .. }
         | Expr::Call { args: list, .. }
+        | Expr::Routine { args: list, .. }
         | Expr::Host { args: list, .. } => {
             for each in list {
                 expr(each, depth, visit);
@@ -161,7 +162,7 @@ pub fn source(s: &mut Source, depth: u32, visit: &mut Visit<'_>) {
     for entry in &mut s.range {
         match &mut entry.kind {
             RangeKind::Subquery(q) => query(q, depth + 1, visit),
-            RangeKind::Function { args, .. } => {
+            RangeKind::Function { args, .. } | RangeKind::Routine { args, .. } => {
                 for arg in args {
                     expr(arg, depth, visit);
                 }
@@ -236,6 +237,28 @@ pub fn write(w: &mut Write, depth: u32, visit: &mut Visit<'_>) {
             }
             returning(&mut update.returning, depth, visit);
         }
+        Write::Merge(merge) => {
+            ctes(&mut merge.with, depth, visit);
+            source(&mut merge.source, depth, visit);
+            for when in &mut merge.actions {
+                if let Some(condition) = &mut when.condition {
+                    expr(condition, depth, visit);
+                }
+                match &mut when.action {
+                    MergeAction::Nothing | MergeAction::Delete => {}
+                    MergeAction::Update { set } => {
+                        for assignment in set {
+                            expr(&mut assignment.value, depth, visit);
+                        }
+                    }
+                    MergeAction::Insert { values } => {
+                        for value in values {
+                            expr(value, depth, visit);
+                        }
+                    }
+                }
+            }
+        }
         Write::Delete(delete) => {
             ctes(&mut delete.with, depth, visit);
             source(&mut delete.source, depth, visit);
@@ -270,6 +293,7 @@ pub fn volatility(e: &Expr) -> Volatility {
     expr(&mut e.clone(), 0, &mut |e, _| {
         match e {
             Expr::Host { function, .. } => worst = worst.max(host_volatility(*function)),
+            Expr::Routine { routine, .. } => worst = worst.max(routine.volatility),
             Expr::Subquery(_)
             | Expr::Exists(_)
             | Expr::AnyOfRows { .. }

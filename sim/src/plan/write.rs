@@ -15,6 +15,51 @@ pub enum Write {
     Update(Update),
     /// `DELETE`.
     Delete(Delete),
+    /// `MERGE`.
+    Merge(Merge),
+}
+
+/// `MERGE`. Range-table index 0 is the target's row, which is not bound where nothing matched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge {
+    /// `WITH` in front of it.
+    pub with: Vec<Cte>,
+    /// The target, at index 0 of `source.range`.
+    pub table: Arc<Table>,
+    /// The source, joined with the target: a left join if there is an action for rows that do not match.
+    pub source: Source,
+    /// `WHEN`, in order.
+    pub actions: Vec<MergeWhen>,
+}
+
+/// `WHEN [NOT] MATCHED [AND ..] THEN ..`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergeWhen {
+    /// `MATCHED`.
+    pub matched: bool,
+    /// `AND`.
+    pub condition: Option<Expr>,
+    /// What to do.
+    pub action: MergeAction,
+}
+
+/// What an action of `MERGE` does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MergeAction {
+    /// `DO NOTHING`.
+    Nothing,
+    /// `DELETE`.
+    Delete,
+    /// `UPDATE SET`.
+    Update {
+        /// The assignments.
+        set: Vec<Assignment>,
+    },
+    /// `INSERT`.
+    Insert {
+        /// One expression for each column of the table, of the column's type.
+        values: Vec<Expr>,
+    },
 }
 
 /// `RETURNING`: expressions over the level of the write, where range-table index 0 is the new row

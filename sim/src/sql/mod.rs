@@ -19,6 +19,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan};
 pub mod arbiter;
 pub mod control;
 pub mod locks;
+pub mod plpgsql;
 mod postgres;
 pub mod tokens;
 
@@ -47,6 +48,17 @@ pub enum StatementKind {
     /// A query, a change of data or of the schema: for [`crate::plan::lower`]. Spans in the tree are
     /// byte offsets ([`tokens::start_of`]).
     Data(Box<sqlparser::ast::Statement>),
+    /// `DO`.
+    Do(DoBlock),
+}
+
+/// `DO` with its body.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DoBlock {
+    /// The body as text.
+    pub source: Arc<str>,
+    /// The body.
+    pub body: Arc<plpgsql::Block>,
 }
 
 /// Splits a text at its semicolons and parses every statement. Empty statements are left out, so a
@@ -135,10 +147,12 @@ fn parse_one(
     match word.as_str() {
         "SELECT" | "WITH" | "INSERT" | "UPDATE" | "DELETE" | "VALUES" | "TABLE" | "CREATE"
         | "ALTER" | "DROP" | "TRUNCATE" => {}
+        "MERGE" if dialect == Dialect::Postgres => {}
         "" if tokens.peek() == Some(&Token::LParen) => {}
-        "MERGE" | "COPY" | "COMMENT" | "DO" | "CALL" | "DECLARE" | "FETCH" | "MOVE" | "CLOSE"
-        | "EXPLAIN" | "REINDEX" | "CLUSTER" | "REFRESH" | "CHECKPOINT" | "LOAD" | "SECURITY"
-        | "REASSIGN" | "IMPORT" => {
+        "DO" if dialect == Dialect::Postgres => return do_block(&mut tokens),
+        "COPY" | "COMMENT" | "DO" | "CALL" | "DECLARE" | "FETCH" | "MOVE" | "CLOSE" | "EXPLAIN"
+        | "REINDEX" | "CLUSTER" | "REFRESH" | "CHECKPOINT" | "LOAD" | "SECURITY" | "REASSIGN"
+        | "IMPORT" => {
             return Err(DbError::unsupported(
                 format!("the statement {word}"),
                 Some(tokens.position()),
@@ -155,6 +169,45 @@ fn parse_one(
         return parse_data(text, folded, next, dialect).map_err(|e| gap.unwrap_or(e));
     }
     parse_data(text, folded, next, dialect)
+}
+
+/// `DO [LANGUAGE plpgsql] 'body'`, in either order.
+fn do_block(tokens: &mut Tokens<'_>) -> Result<StatementKind, DbError> {
+    tokens.advance();
+    let mut source: Option<(String, usize)> = None;
+    while !tokens.is_end() {
+        if tokens.eat_word("LANGUAGE") {
+            let at = tokens.position();
+            let language = tokens.name()?;
+            if language != "plpgsql" {
+                return Err(DbError::unsupported(format!("DO in {language}"), Some(at)));
+            }
+            continue;
+        }
+        let at = tokens.position();
+        if source.is_some() {
+            return Err(tokens.syntax_error());
+        }
+        source = Some(match tokens.peek() {
+            Some(Token::DollarQuotedString(text)) => {
+                tokens.advance();
+                let tag = text.tag.as_ref().map_or(0, String::len);
+                (text.value.clone(), at + tag + 2)
+            }
+            _ => (tokens.string()?, at + 1),
+        });
+    }
+    let Some((text, at)) = source else {
+        return Err(DbError::postgres("42601", "no inline code specified"));
+    };
+    let body = plpgsql::parse(&text).map_err(|e| match e.position {
+        Some(inside) => e.at(at + inside),
+        None => e,
+    })?;
+    Ok(StatementKind::Do(DoBlock {
+        source: text.into(),
+        body: Arc::new(body),
+    }))
 }
 
 fn parse_data(

@@ -189,6 +189,13 @@ impl<'t> Tokens<'t> {
         }
     }
 
+    /// The tokens from here on.
+    pub(super) fn ahead(&self) -> impl Iterator<Item = &'t Token> {
+        self.tokens[self.at.min(self.tokens.len())..]
+            .iter()
+            .map(|t| &t.token)
+    }
+
     /// Where the next token begins.
     pub(super) fn position(&self) -> usize {
         match self.tokens.get(self.at).or(self.next.as_ref()) {

@@ -14,6 +14,7 @@ use rowlock_model::schedule::SessionId;
 
 use super::{Object, RelId};
 use crate::plan::catalog::{self, EnumType, Relation, RelationId, Sequence, Table};
+use crate::plan::routine::{Routine, RoutineId};
 use crate::plan::types::{EnumId, Type};
 use crate::sql::control::Privilege;
 use crate::world::{Digest, World};
@@ -27,8 +28,8 @@ pub(crate) struct Schema {
     pub(crate) sequences: BTreeMap<RelationId, Arc<Sequence>>,
     /// The enumerations.
     pub(crate) enums: BTreeMap<EnumId, Arc<EnumType>>,
-    /// The names of trigger functions.
-    pub(crate) functions: BTreeSet<Arc<str>>,
+    /// The functions that users have defined.
+    pub(crate) routines: BTreeMap<RoutineId, Arc<Routine>>,
     /// The names of installed extensions.
     pub(crate) extensions: BTreeSet<Arc<str>>,
     /// The roles beside the first superuser, and whether each is one.
@@ -46,8 +47,10 @@ pub(crate) enum Edit {
     Sequence(Arc<Sequence>),
     /// Adds an enumeration.
     Enum(Arc<EnumType>),
-    /// Adds a trigger function, or removes it.
-    Function(Arc<str>, bool),
+    /// Adds or replaces a function.
+    Routine(Arc<Routine>),
+    /// Removes a function.
+    DropRoutine(RoutineId),
     /// Installs an extension.
     Extension(Arc<str>),
     /// Adds a role, a superuser or not, or removes it.
@@ -103,11 +106,11 @@ impl Schema {
             Edit::Enum(labels) => {
                 self.enums.insert(labels.id, Arc::clone(labels));
             }
-            Edit::Function(name, true) => {
-                self.functions.insert(Arc::clone(name));
+            Edit::Routine(routine) => {
+                self.routines.insert(routine.id, Arc::clone(routine));
             }
-            Edit::Function(name, false) => {
-                self.functions.remove(name);
+            Edit::DropRoutine(id) => {
+                self.routines.remove(id);
             }
             Edit::Extension(name) => {
                 self.extensions.insert(Arc::clone(name));
@@ -176,7 +179,7 @@ impl Schema {
         }
     }
 
-    /// The foreign keys that refer to a table, with the tables that hold them, in order of creation.
+    /// The foreign keys that refer to a table (parts of those of partitioned tables left out), with the tables that hold them, in order of creation.
     pub(crate) fn references(
         &self,
         parent: RelId,
@@ -185,15 +188,30 @@ impl Schema {
             table
                 .foreign_keys
                 .iter()
-                .filter(move |key| key.parent == parent)
+                .filter(move |key| key.parent == parent && !key.inherited)
                 .map(move |key| (table, key))
         })
     }
 }
 
 impl catalog::Catalog for Schema {
-    fn trigger_function(&self, name: &str) -> bool {
-        self.functions.contains(name)
+    fn children(&self, id: RelationId) -> Vec<Arc<Table>> {
+        let tables = self.tables.values().filter(|t| t.parents.contains(&id));
+        let mut found: Vec<Arc<Table>> = tables.map(Arc::clone).collect();
+        found.sort_by(|a, b| match (&a.partition, &b.partition) {
+            (Some(a), Some(b)) => a.scan_order(b),
+            _ => a.id.cmp(&b.id),
+        });
+        found
+    }
+
+    fn routines(&self, name: &str) -> Vec<Arc<Routine>> {
+        let named = self.routines.values().filter(|r| &*r.name == name);
+        named.map(Arc::clone).collect()
+    }
+
+    fn routine(&self, id: RoutineId) -> Option<Arc<Routine>> {
+        self.routines.get(&id).map(Arc::clone)
     }
 
     fn extension(&self, name: &str) -> bool {

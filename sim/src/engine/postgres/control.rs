@@ -24,6 +24,7 @@ use super::session::{Block, Modes, PreparedText, Savepoint};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{LockMode, LockScope, Postgres, Stop, Tag, WaitPolicy, errors};
 use crate::plan::catalog::{Catalog as _, Relation};
+use crate::plan::descendants;
 use crate::sql::control::{
     Constraints, Control, Modes as Asked, RelationName, Setting, TableLockMode,
 };
@@ -172,6 +173,16 @@ impl Postgres {
                     return Err(errors::not_in_transaction_block("VACUUM").into());
                 }
                 self.refuse_restricted(session, tag)?;
+                let schema = self.schema(session);
+                for name in tables {
+                    let id = self.named_table(session, name)?;
+                    let family = schema.tables.get(&id).is_some_and(|t| {
+                        !t.parents.is_empty() || !schema.children(t.id).is_empty()
+                    });
+                    if family {
+                        return Err(refuse(&format!("{tag} of tables that inherit"), parsed));
+                    }
+                }
                 let mode = match full {
                     true => TableLockMode::AccessExclusive,
                     false => TableLockMode::ShareUpdateExclusive,
@@ -668,20 +679,30 @@ impl Postgres {
         policy: WaitPolicy,
         attempt: &mut Attempt,
     ) -> Result<(), Halt> {
+        let schema = self.schema(session);
         for name in tables {
             let table = self.named_table(session, name)?;
-            let granted = self.store.lock(
-                &mut attempt.run,
-                Tag::Relation(table),
-                lock_mode(mode),
-                LockScope::Transaction,
-                policy,
-            );
-            match granted {
-                Ok(true) => {}
-                Ok(false) => return Err(errors::table_lock_not_available(&name.name).into()),
-                Err(Stop::Wait) => return Err(Halt::Wait(super::session::Waiting::Lock)),
-                Err(Stop::Error(error)) => return Err((*error).into()),
+            // A table is locked with its descendants.
+            let all = match schema.tables.get(&table) {
+                Some(table) => descendants(&*schema, table),
+                None => Vec::new(),
+            };
+            let own = (table, Arc::clone(&name.name));
+            let others = all.iter().skip(1).map(|t| (t.id, Arc::clone(&t.name)));
+            for (table, shown) in std::iter::once(own).chain(others) {
+                let granted = self.store.lock(
+                    &mut attempt.run,
+                    Tag::Relation(table),
+                    lock_mode(mode),
+                    LockScope::Transaction,
+                    policy,
+                );
+                match granted {
+                    Ok(true) => {}
+                    Ok(false) => return Err(errors::table_lock_not_available(&shown).into()),
+                    Err(Stop::Wait) => return Err(Halt::Wait(super::session::Waiting::Lock)),
+                    Err(Stop::Error(error)) => return Err((*error).into()),
+                }
             }
         }
         Ok(())

@@ -367,6 +367,20 @@ impl Postgres {
         }
     }
 
+    /// An error ends the wait of a statement inside a block that may catch it: the statement goes on.
+    fn fail_wait(&mut self, session: SessionId, error: &DbError) -> Option<Progress> {
+        let flight = self.store.session(session).flight.as_ref()?;
+        if !matches!(flight.waiting, Waiting::Lock) || !flight.run.may_catch() {
+            return None;
+        }
+        self.store.cancel_wait(session);
+        let state = self.store.session_mut(session);
+        if let Some(flight) = &mut state.flight {
+            Rc::make_mut(flight).run.fail_wait(error.clone());
+        }
+        Some(self.resume(session))
+    }
+
     fn resume(&mut self, session: SessionId) -> Progress {
         let Some(flight) = self.store.session_mut(session).flight.take() else {
             panic!("session {} has nothing to resume", session.0)
@@ -437,6 +451,9 @@ impl Postgres {
         let Some((_, error, fatal)) = due.min_by_key(|(at, ..)| *at) else {
             panic!("no timer of session {} is due", session.0)
         };
+        if !fatal && let Some(progress) = self.fail_wait(session, &error) {
+            return progress;
+        }
         Progress::Done(self.answer_error(session, error, fatal))
     }
 
@@ -556,6 +573,9 @@ impl Database for Postgres {
             Internal::Deadlock(session) => match self.store.check_deadlock(session) {
                 DeadlockCheck::Hard(deadlock) => {
                     let error = self.deadlock_error(&deadlock);
+                    if let Some(progress) = self.fail_wait(session, &error) {
+                        return progress;
+                    }
                     Progress::Done(self.answer_error(session, error, false))
                 }
                 DeadlockCheck::Soft(orders) => {

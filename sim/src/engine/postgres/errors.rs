@@ -475,3 +475,36 @@ pub(crate) fn undefined_prepared(name: &str) -> DbError {
         format!("prepared statement \"{name}\" does not exist"),
     )
 }
+
+/// 2F005: a function in PL/pgSQL came to its end.
+pub(crate) fn no_return() -> DbError {
+    DbError::postgres("2F005", "control reached end of function without RETURN")
+}
+
+/// 0A000: what `refused` says about a read-only transaction, about a function that is not volatile.
+pub(crate) fn not_in_stable(refused: &DbError) -> DbError {
+    let command = refused
+        .message
+        .strip_prefix("cannot execute ")
+        .and_then(|m| m.strip_suffix(" in a read-only transaction"))
+        .unwrap_or("this command");
+    DbError::postgres(
+        "0A000",
+        format!("{command} is not allowed in a non-volatile function"),
+    )
+}
+
+/// 0A000: `ON CONFLICT DO UPDATE` would take the row into another partition.
+pub(crate) fn upsert_moves() -> DbError {
+    DbError::postgres("0A000", "invalid ON UPDATE specification").with_detail(
+        "The result tuple would appear in a different partition than the original tuple.",
+    )
+}
+
+/// 40001: the row is in another partition now.
+pub(crate) fn moved_to_another_partition() -> DbError {
+    DbError::postgres(
+        "40001",
+        "tuple to be locked was already moved to another partition due to concurrent update",
+    )
+}

@@ -9,7 +9,7 @@ use rowlock_model::{Row, Value};
 
 use super::object::{Key, name};
 use super::ssi::Filled;
-use super::version::{Birth, Hold, row_digest};
+use super::version::{Birth, Death, Hold, row_digest};
 use super::{Entry, Holder, Object, RelId, Run, Snapshot, Store, Version, VersionId, Xid};
 use crate::world::{Digest, Slot, World};
 
@@ -321,13 +321,15 @@ impl Store {
             xmin,
             holders: Vec::new(),
             death: None,
+            speculative: false,
             next: None,
             prev,
             place,
             xmax: prev.and_then(|old| self.carried_xmax(old)),
         };
         let id = self.world.create(None, Object::Version(version));
-        self.heap_mut(rel).items.push(id);
+        let heap = self.heap_mut(rel);
+        heap.items.push(id);
         self.note_touched(session, id);
         id
     }
@@ -349,7 +351,7 @@ impl Store {
             let prev = self.version_mut(prev);
             prev.next = next;
             if let Some(death) = death {
-                prev.absorb(death.strength);
+                prev.absorb(death);
             }
         }
         self.forget_awaited(id);
@@ -405,9 +407,11 @@ impl Store {
 impl Version {
     /// The version that replaced this one is taken out of the chain: its end becomes part of this
     /// one's.
-    fn absorb(&mut self, strength: super::RowLock) {
+    fn absorb(&mut self, end: Death) {
+        let strength = end.strength;
         if let Some(death) = &mut self.death {
             death.strength = death.strength.max(strength);
+            death.moved |= end.moved;
             return;
         }
         for holder in &mut self.holders {

@@ -145,6 +145,13 @@ impl Store {
         versions
     }
 
+    /// The key under which a version is in an index.
+    pub(super) fn key_of(&self, rel: RelId, version: VersionId) -> Option<Key> {
+        let mut entries = self.index(rel).entries.iter();
+        let found = entries.find(|entry| entry.version == version)?;
+        Some(Key::clone(&found.key))
+    }
+
     /// All entries of the index, in its order (or backwards). The step depends on the table.
     ///
     /// # Panics

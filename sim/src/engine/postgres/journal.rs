@@ -11,10 +11,12 @@
 //! no entry, it is the first one to run live when the statement is run again, and takes it back.
 
 use std::hash::Hash;
+use std::rc::Rc;
 
 use rowlock_model::schedule::SessionId;
 use rowlock_model::{DbError, Value};
 
+use super::exec::FrameEnd;
 use super::lock::{LockMode, Tag};
 use super::row_lock::{LockOutcome, RowLockState};
 use super::write::{UniqueCheck, UniqueState, WriteOutcome, WriteState};
@@ -57,6 +59,10 @@ pub enum Entry {
     Snapshot(Snapshot),
     /// Something was done, and that is all there is to know.
     Done,
+    /// A function, or a block of one that catches errors, has begun.
+    Call,
+    /// One that has ended; what it did is folded into this.
+    Frame(Rc<FrameEnd>),
 }
 
 /// The position of a primitive that waits in the middle.
@@ -85,6 +91,10 @@ pub struct Run {
     /// Scans of a SERIALIZABLE transaction that were noted, in all runs and in this one.
     scans: usize,
     scan: usize,
+    /// How many blocks that catch errors are open.
+    blocks: usize,
+    /// The wait has ended with this error, which a block may catch.
+    failed: Option<Box<DbError>>,
 }
 
 impl Run {
@@ -97,7 +107,82 @@ impl Run {
             suspended: None,
             scans: 0,
             scan: 0,
+            blocks: 0,
+            failed: None,
         }
+    }
+
+    /// How many entries were passed or recorded in this run.
+    pub(super) fn passed(&self) -> usize {
+        self.cursor
+    }
+
+    /// How many scans began in this run.
+    pub(super) fn scans_begun(&self) -> usize {
+        self.scan
+    }
+
+    /// Scans that will not be run again, because their frame has ended.
+    pub(super) fn skip_scans(&mut self, scans: usize) {
+        self.scan += scans;
+        self.scans = self.scans.max(self.scan);
+    }
+
+    /// Puts one entry in the place of all from `from` on.
+    ///
+    /// # Panics
+    /// While the journal still has entries.
+    pub(super) fn fold(&mut self, from: usize, entry: Entry) {
+        assert!(
+            !self.is_replaying() && self.suspended.is_none(),
+            "a frame ends while its journal is not at its end"
+        );
+        self.entries.truncate(from);
+        self.entries.push(entry);
+        self.cursor = self.entries.len();
+    }
+
+    /// Whether a table's lock is waited for, and nothing but such was granted since entry `from`.
+    pub(super) fn waits_for_table_since(&self, from: usize) -> bool {
+        let granted = |entry: &Entry| matches!(entry, Entry::Granted(_));
+        matches!(self.suspended, Some(Suspended::Lock(Tag::Relation(_), _)))
+            && self.failed.is_none()
+            && self.entries[from.min(self.entries.len())..]
+                .iter()
+                .all(granted)
+    }
+
+    /// Forgets the entries that were not passed yet, and the wait.
+    pub(super) fn forget(&mut self) {
+        self.entries.truncate(self.cursor);
+        self.suspended = None;
+    }
+
+    /// A block that catches errors begins; gives its depth.
+    pub(super) fn enter_block(&mut self) -> usize {
+        self.blocks += 1;
+        self.blocks - 1
+    }
+
+    /// The block at this depth is left, other than by a wait.
+    pub(super) fn leave_block(&mut self, depth: usize) {
+        self.blocks = depth;
+    }
+
+    /// Whether an error that ends the wait may be caught.
+    pub(super) fn may_catch(&self) -> bool {
+        self.blocks > 0 && self.suspended.is_some()
+    }
+
+    /// The wait has ended with an error: the primitive that waited will raise it.
+    pub(super) fn fail_wait(&mut self, error: DbError) {
+        self.failed = Some(Box::new(error));
+    }
+
+    /// Whoever waited has failed.
+    pub(super) fn give_up(&mut self) {
+        self.suspended = None;
+        self.failed = None;
     }
 
     /// What was recorded so far.
@@ -109,6 +194,7 @@ impl Run {
     pub fn rewind(&mut self) {
         self.cursor = 0;
         self.scan = 0;
+        self.blocks = 0;
     }
 
     /// Whether the next primitive will be answered from the journal.
@@ -193,11 +279,15 @@ impl Run {
 
     /// The position that the primitive running now left, if it is the one that waited.
     #[inline]
-    pub(super) fn take_suspended(&mut self) -> Option<Suspended> {
+    pub(super) fn take_suspended(&mut self) -> Result<Option<Suspended>, Stop> {
         if self.is_replaying() {
-            return None;
+            return Ok(None);
         }
-        self.suspended.take()
+        let suspended = self.suspended.take();
+        match self.failed.take() {
+            Some(error) => Err(Stop::Error(error)),
+            None => Ok(suspended),
+        }
     }
 
     /// Adds the journal to the digest of a session whose statement waits.
@@ -218,7 +308,8 @@ impl Run {
                 Entry::Value(value) => value.hash(digest),
                 Entry::Values(values) => values.hash(digest),
                 Entry::Snapshot(snapshot) => snapshot.digest(world, digest),
-                Entry::Done => {}
+                Entry::Done | Entry::Call => {}
+                Entry::Frame(end) => format!("{end:?}").hash(digest),
             }
         }
         match &self.suspended {

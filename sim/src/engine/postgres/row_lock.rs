@@ -12,6 +12,7 @@ use std::hash::Hash;
 
 use rowlock_model::schedule::SessionId;
 
+use super::errors;
 use super::lock::{LockMode, LockScope, Request, Tag, WaitPolicy, deadlock_error};
 use super::object::name;
 use super::version::{Birth, Hold};
@@ -216,6 +217,8 @@ enum Next {
     Wait,
     Done(LockOutcome),
     Deadlock,
+    /// The row is in another partition.
+    Moved,
 }
 
 impl Store {
@@ -241,7 +244,7 @@ impl Store {
             };
             return Ok(outcome);
         }
-        let mut state = match run.take_suspended() {
+        let mut state = match run.take_suspended()? {
             None => {
                 if follow.newer_too {
                     self.pause_before(run, snapshot, version)?;
@@ -274,6 +277,7 @@ impl Store {
                 Next::Go => {}
                 Next::Wait => return Err(run.suspend(Suspended::RowLock(state))),
                 Next::Deadlock => return Err(deadlock_error().into()),
+                Next::Moved => return Err(errors::moved_to_another_partition().into()),
                 Next::Done(outcome) => {
                     self.leave_queue(&mut state, &wanted);
                     run.record(Entry::Lock(outcome));
@@ -403,7 +407,14 @@ impl Store {
         let version = self.version(state.at);
         let updated = match (version.death, version.ender()) {
             (Some(death), _) => death.updated,
-            (None, ender) => matches!(ender.map(|e| e.hold), Some(Hold::Update(..))),
+            (None, ender) => matches!(
+                ender.map(|e| e.hold),
+                Some(Hold::Update(..) | Hold::Move(_))
+            ),
+        };
+        let moved = match (version.death, version.ender()) {
+            (Some(death), _) => death.moved,
+            (None, ender) => matches!(ender.map(|e| e.hold), Some(Hold::Move(_))),
         };
         let next = version.next;
         if !updated {
@@ -418,6 +429,7 @@ impl Store {
                 state.stage = Stage::Fetch(next);
                 Next::Go
             }
+            None if moved => Next::Moved,
             None => Next::Done(LockOutcome::Deleted),
         }
     }
@@ -452,6 +464,7 @@ impl Store {
                     state.stage = Stage::Fetch(next);
                     Next::Go
                 }
+                None if death.moved => Next::Moved,
                 None => Next::Done(LockOutcome::Deleted),
             };
         }

@@ -5,15 +5,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{Column, DbError, Isolation, Reply, Value};
+use rowlock_model::{Column, DbError, Dialect, Isolation, Reply, Value};
 
 use super::catalog::Schema;
 use super::exec::{Exec, Info, Moment, locking_query};
 use super::session::{Block, Deferred, Modes, Transaction, Waiting};
 use super::{Postgres, RelId, Run, Snapshot, Stop, Store, control, errors};
 use crate::plan::types::Type;
-use crate::plan::{Plan, PlanKind, lower};
-use crate::sql::{Statement, StatementKind};
+use crate::plan::variables::Variables;
+use crate::plan::{Plan, PlanKind, lower, lower_inside};
+use crate::sql::{self, Statement, StatementKind};
 
 /// A statement that was parsed, with the plans made of it.
 #[derive(Debug)]
@@ -89,6 +90,49 @@ impl Attempt {
     }
 }
 
+impl Planned {
+    fn new(plan: Plan, schema: &Schema) -> Planned {
+        let columns = plan.columns.iter().map(|c| Column {
+            name: Arc::clone(&c.name),
+            type_name: schema.type_name(c.ty),
+        });
+        Planned {
+            columns: columns.collect(),
+            info: Arc::new(Info::of(&plan)),
+            tag: plan.tag.into(),
+            plan,
+        }
+    }
+}
+
+/// Plans a statement of a function.
+///
+/// # Errors
+/// Those of its analysis; 42601 for anything but one statement.
+pub(super) fn plan_of(
+    text: &str,
+    schema: &Schema,
+    types: &[Type],
+    variables: &Variables,
+) -> Result<Planned, DbError> {
+    let statements = sql::parse(text, Dialect::Postgres)?;
+    let [statement] = &statements[..] else {
+        return Err(DbError::unsupported(
+            "a command of several statements in a function",
+            None,
+        ));
+    };
+    if let StatementKind::Control(_) = statement.kind {
+        let word = text.split_whitespace().next().unwrap_or_default();
+        return Err(DbError::unsupported(
+            format!("{} in a function", word.to_ascii_uppercase()),
+            None,
+        ));
+    }
+    let plan = lower_inside(statement, schema, types, variables)?;
+    Ok(Planned::new(plan, schema))
+}
+
 impl Parsed {
     pub(super) fn new(statement: Statement) -> Parsed {
         Parsed {
@@ -118,22 +162,8 @@ impl Postgres {
         {
             return (cached.planned.clone(), stamp);
         }
-        let planned = lower(&parsed.statement, &**schema, types).map(|plan| {
-            let columns = plan
-                .columns
-                .iter()
-                .map(|c| Column {
-                    name: Arc::clone(&c.name),
-                    type_name: schema.type_name(c.ty),
-                })
-                .collect();
-            Rc::new(Planned {
-                info: Arc::new(Info::of(&plan)),
-                columns,
-                tag: plan.tag.into(),
-                plan,
-            })
-        });
+        let planned = lower(&parsed.statement, &**schema, types)
+            .map(|plan| Rc::new(Planned::new(plan, schema)));
         *cache = Some(Cached {
             stamp,
             types: types.to_vec(),
@@ -154,7 +184,7 @@ impl Postgres {
         if attempt.fresh && self.store.session(session).block == Block::Failed {
             let accepted = match &parsed.statement.kind {
                 StatementKind::Control(c) => control::ends_failed(c),
-                StatementKind::Data(_) => false,
+                StatementKind::Data(_) | StatementKind::Do(_) => false,
             };
             if !accepted {
                 return Err(errors::transaction_aborted().into());
@@ -169,7 +199,9 @@ impl Postgres {
                 self.tell(session, &reply.notices);
                 reply
             }
-            StatementKind::Data(_) => self.data(session, parsed, args, attempt)?,
+            StatementKind::Data(_) | StatementKind::Do(_) => {
+                self.data(session, parsed, args, attempt)?
+            }
         };
         let ends = match self.store.session(session).block {
             Block::Idle => true,
@@ -521,7 +553,7 @@ fn argument_type(value: &Value) -> Type {
 }
 
 /// 25006 for a statement that changes data, or takes row locks, in a read-only transaction.
-fn refuse_writing(planned: &Planned) -> Result<(), DbError> {
+pub(super) fn refuse_writing(planned: &Planned) -> Result<(), DbError> {
     let command = match &planned.plan.kind {
         PlanKind::Query(_) => match planned.info.locks_rows {
             Some(strength) => locking_query(strength),
@@ -530,6 +562,7 @@ fn refuse_writing(planned: &Planned) -> Result<(), DbError> {
             None => return Ok(()),
         },
         PlanKind::Write(_) | PlanKind::Ddl(_) => planned.plan.tag,
+        PlanKind::Do(_) => return Ok(()),
     };
     Err(errors::read_only_transaction(command))
 }

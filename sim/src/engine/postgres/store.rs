@@ -1,13 +1,19 @@
 //! The storage half of the server: one world, and what can be done to it.
 
 use std::hash::Hash;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use rowlock_model::schedule::SessionId;
+use rustc_hash::FxHashMap;
 
 use super::object::{Key, Object, name};
 use super::prepared::{FIRST_SEAT, is_seat};
+use super::statement::Planned;
 use super::{Catalog, Prepared, RelId, SessionState, Ssi, VersionId, Xact};
 use crate::database::{Footprint, Mark};
+use crate::plan::types::Type;
+use crate::plan::variables::Variables;
 use crate::world::{Digest, Object as _, Slot, World};
 
 /// What belongs to the server as a whole.
@@ -48,11 +54,26 @@ pub struct Store {
     /// Where the state and the transaction of each session are, for those that were ever opened; an
     /// undone opening leaves a stale entry, which the next one replaces.
     slots: Vec<(Slot, Slot)>,
+    /// Plans of the statements of functions; follows from what they were made of.
+    bodies: FxHashMap<BodyKey, Rc<Planned>>,
     /// Whether anybody looks at the server's views.
     pub(super) has_viewers: bool,
     /// Whether statements pause before row locks.
     pub(super) pauses: bool,
 }
+
+/// What the plan of a statement of a function follows from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct BodyKey {
+    pub(super) text: Arc<str>,
+    pub(super) types: Vec<Type>,
+    pub(super) variables: Variables,
+    /// Names the schema.
+    pub(super) stamp: u64,
+}
+
+/// More plans than this are not kept.
+const MOST_BODIES: usize = 4_096;
 
 const SERVER: Slot = Slot(0);
 const CATALOG: Slot = Slot(1);
@@ -77,9 +98,23 @@ impl Store {
         Store {
             world,
             slots: Vec::new(),
+            bodies: FxHashMap::default(),
             has_viewers: false,
             pauses: false,
         }
+    }
+
+    /// The plan of a statement of a function, if it was made before.
+    pub(super) fn body_plan(&self, key: &BodyKey) -> Option<Rc<Planned>> {
+        self.bodies.get(key).map(Rc::clone)
+    }
+
+    /// Keeps the plan of a statement of a function.
+    pub(super) fn keep_body_plan(&mut self, key: BodyKey, planned: Rc<Planned>) {
+        if self.bodies.len() >= MOST_BODIES {
+            self.bodies.clear();
+        }
+        self.bodies.insert(key, planned);
     }
 
     /// See [`World::mark`].

@@ -53,6 +53,10 @@ impl Store {
         match self.session(session).block {
             Block::Idle | Block::Implicit => self.abort_block(session),
             Block::Open => {
+                // Blocks of functions that catch errors, which the error has left.
+                while self.xact(session).levels.len() > self.session(session).savepoints.len() + 1 {
+                    self.rollback_savepoint(session);
+                }
                 if self.session(session).savepoints.is_empty() {
                     self.rollback_catalog(session, 0);
                     self.rollback(session);

@@ -38,6 +38,8 @@ pub enum Hold {
     Update(RowLock, u32),
     /// Has deleted it, in its command of this number.
     Delete(u32),
+    /// Has taken the row into another partition, in its command of this number.
+    Move(u32),
 }
 
 impl Hold {
@@ -45,7 +47,7 @@ impl Hold {
     pub fn strength(self) -> RowLock {
         match self {
             Hold::Lock(strength) | Hold::Update(strength, _) => strength,
-            Hold::Delete(_) => RowLock::Update,
+            Hold::Delete(_) | Hold::Move(_) => RowLock::Update,
         }
     }
 
@@ -53,7 +55,7 @@ impl Hold {
     pub fn command(self) -> Option<u32> {
         match self {
             Hold::Lock(_) => None,
-            Hold::Update(_, cid) | Hold::Delete(cid) => Some(cid),
+            Hold::Update(_, cid) | Hold::Delete(cid) | Hold::Move(cid) => Some(cid),
         }
     }
 }
@@ -79,6 +81,8 @@ pub struct Death {
     pub strength: RowLock,
     /// Updated, not deleted (also if the newer version is gone since).
     pub updated: bool,
+    /// Updated in that the row is in another partition now.
+    pub moved: bool,
 }
 
 /// One version of a row. Its locks and its end are kept in it, as in PostgreSQL's tuple header; a
@@ -107,6 +111,8 @@ pub struct Version {
     /// Its committed end, if it has one that some snapshot does not see yet, or that somebody's lock
     /// keeps.
     pub death: Option<Death>,
+    /// `ON CONFLICT` has inserted it and not yet made sure of its keys.
+    pub speculative: bool,
     /// The version that replaced it, if it was updated (by a transaction committed or in progress).
     pub next: Option<VersionId>,
     /// The version that it replaced, while that exists.
@@ -185,6 +191,7 @@ impl Version {
         if self.is_at_rest() {
             return;
         }
+        self.speculative.hash(digest);
         match self.birth {
             Birth::Settled => digest.word(0),
             Birth::Committed(csn) => digest_commit(world, csn, digest),

@@ -93,8 +93,8 @@ impl UniqueState {
 enum Found {
     Free,
     Taken(VersionId),
-    /// It depends on how this transaction ends.
-    Depends(Xid),
+    /// It depends on how this transaction ends, which has made or ended this version.
+    Depends(Xid, VersionId),
 }
 
 /// The version for which a key is checked.
@@ -111,14 +111,14 @@ enum Added {
 /// What a write does to a version.
 enum Change {
     Update(Row, RowLock),
-    Delete,
+    Delete(bool),
 }
 
 impl Change {
     fn strength(&self) -> RowLock {
         match self {
             Change::Update(_, strength) => *strength,
-            Change::Delete => RowLock::Update,
+            Change::Delete(_) => RowLock::Update,
         }
     }
 }
@@ -144,7 +144,7 @@ impl Store {
         self.change(run, snapshot, version, Change::Update(row, strength))
     }
 
-    /// Deletes a version.
+    /// Deletes a version; `moving`: the row goes on in another partition.
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -156,8 +156,9 @@ impl Store {
         run: &mut Run,
         snapshot: &Snapshot,
         version: VersionId,
+        moving: bool,
     ) -> Result<WriteOutcome, Stop> {
-        self.change(run, snapshot, version, Change::Delete)
+        self.change(run, snapshot, version, Change::Delete(moving))
     }
 
     fn change(
@@ -173,7 +174,7 @@ impl Store {
             };
             return Ok(outcome);
         }
-        let mut state = match run.take_suspended() {
+        let mut state = match run.take_suspended()? {
             None => {
                 self.pause_before(run, snapshot, version)?;
                 // Handed out before any wait, and whatever comes of it.
@@ -267,8 +268,13 @@ impl Store {
         change: Change,
     ) -> WriteOutcome {
         let (row, strength) = match change {
-            Change::Delete => {
-                self.hold(session, id, Hold::Delete(cid));
+            Change::Delete(moving) => {
+                let hold = if moving {
+                    Hold::Move(cid)
+                } else {
+                    Hold::Delete(cid)
+                };
+                self.hold(session, id, hold);
                 return WriteOutcome::Done(None);
             }
             Change::Update(row, strength) => (row, strength),
@@ -318,6 +324,90 @@ impl Store {
         Ok(check)
     }
 
+    /// As [`index_insert`](Self::index_insert) for a speculative insertion: it does not wait. If the
+    /// key is taken, or another transaction decides that, nothing is added.
+    ///
+    /// # Errors
+    /// 40001.
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub fn index_try_insert(
+        &mut self,
+        run: &mut Run,
+        index: RelId,
+        key: &Key,
+        version: VersionId,
+    ) -> Result<UniqueCheck, Stop> {
+        if !run.is_replaying()
+            && self.index(index).forbids(key)
+            && let Found::Depends(..) = self.find_key(run.session, index, key, Some(version))
+        {
+            if self.world.footprint.is_on() {
+                self.world.footprint.read(name::key(index, key));
+            }
+            let check = UniqueCheck::Conflict(version);
+            run.record(Entry::Unique(check));
+            return Ok(check);
+        }
+        self.index_insert(run, index, key, version)
+    }
+
+    /// Says that a version was inserted speculatively, or that it is sure now.
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub fn set_speculative(&mut self, run: &mut Run, version: VersionId, speculative: bool) {
+        match run.replay() {
+            Some(Entry::Done) => {}
+            Some(other) => panic!("the journal has {other:?} where a speculation is noted"),
+            None => {
+                self.version_mut(version).speculative = speculative;
+                run.record(Entry::Done);
+            }
+        }
+    }
+
+    /// The version that has a key now, whoever made it, and whether that depends on how another
+    /// transaction ends. Does not wait.
+    ///
+    /// # Panics
+    /// If the journal has something else here.
+    pub fn peek_unique(
+        &mut self,
+        run: &mut Run,
+        index: RelId,
+        key: &Key,
+    ) -> Option<(VersionId, bool)> {
+        if !self.index(index).forbids(key) {
+            return None;
+        }
+        let session = run.session;
+        let mut depends = false;
+        let entry = run.once(|| {
+            if self.world.footprint.is_on() {
+                self.world.footprint.read(name::key(index, key));
+            }
+            let found = self.find_key(session, index, key, None);
+            Ok(match found {
+                Found::Free => Entry::Unique(UniqueCheck::Unique),
+                Found::Taken(version) => Entry::Unique(UniqueCheck::Conflict(version)),
+                Found::Depends(_, version) => {
+                    depends = true;
+                    Entry::Unique(UniqueCheck::Conflict(version))
+                }
+            })
+        });
+        match entry {
+            Ok(Entry::Unique(UniqueCheck::Conflict(version))) => {
+                let depends = run.once(|| Ok(Entry::Granted(depends)));
+                Some((version, depends == Ok(Entry::Granted(true))))
+            }
+            Ok(Entry::Unique(UniqueCheck::Unique)) => None,
+            other => panic!("the journal has {other:?} where a key is looked for"),
+        }
+    }
+
     /// Looks for a live row with the key, without adding anything: the first step of `ON CONFLICT`.
     /// Waits for in-progress transactions as [`index_insert`](Self::index_insert) does.
     ///
@@ -364,7 +454,7 @@ impl Store {
         }
         let check = match self.find_key(run.session, index, key, Some(version)) {
             Found::Taken(other) if forbids => UniqueCheck::Conflict(other),
-            Found::Depends(_) if forbids => UniqueCheck::Conflict(version),
+            Found::Depends(..) if forbids => UniqueCheck::Conflict(version),
             _ => UniqueCheck::Unique,
         };
         self.index_build(index, Key::clone(key), version);
@@ -410,7 +500,7 @@ impl Store {
             };
             return Ok(check);
         }
-        match run.take_suspended() {
+        match run.take_suspended()? {
             None => {}
             Some(Suspended::Unique(_)) => {
                 self.finish_wait(run.session);
@@ -437,7 +527,14 @@ impl Store {
             match self.find_key(run.session, index, key, except) {
                 Found::Free => break UniqueCheck::Unique,
                 Found::Taken(version) => break UniqueCheck::Conflict(version),
-                Found::Depends(xid) => {
+                Found::Depends(_, version) if self.version(version).speculative => {
+                    return Err(rowlock_model::DbError::unsupported(
+                        "waiting for a speculative insertion in the middle",
+                        None,
+                    )
+                    .into());
+                }
+                Found::Depends(xid, _) => {
                     if !self.wait_for_xid(run.session, xid, [add, None]) {
                         return Err(run.suspend(Suspended::Unique(UniqueState)));
                     }
@@ -470,7 +567,7 @@ impl Store {
             if let Birth::Running { owner, .. } = version.birth
                 && owner.session != session
             {
-                return Found::Depends(version.xmin);
+                return Found::Depends(version.xmin, entry.version);
             }
             if version.death.is_some() {
                 continue;
@@ -478,7 +575,7 @@ impl Store {
             match version.ender() {
                 None => return Found::Taken(entry.version),
                 Some(ender) if ender.owner.session == session => {}
-                Some(ender) => return Found::Depends(ender.xid),
+                Some(ender) => return Found::Depends(ender.xid, entry.version),
             }
         }
         Found::Free
@@ -499,7 +596,7 @@ impl Store {
             };
             return Ok(taken);
         }
-        match run.take_suspended() {
+        match run.take_suspended()? {
             None => {}
             Some(Suspended::Unique(_)) => {
                 self.finish_wait(run.session);

@@ -509,12 +509,15 @@ impl Store {
                 Hold::Lock(_) => continue,
                 Hold::Update(strength, _) => (strength, true),
                 Hold::Delete(_) => (super::RowLock::Update, false),
+                Hold::Move(_) => (super::RowLock::Update, true),
             };
+            let moved = matches!(holder.hold, Hold::Move(_));
             ended = true;
             version.death = Some(Death {
                 csn,
                 strength,
                 updated,
+                moved,
             });
         }
         version.holders.retain(|holder| !is_mine(holder));

@@ -28,7 +28,7 @@ impl Mark {
     fn of(hold: Hold) -> Mark {
         match hold {
             Hold::Lock(strength) => Mark::Lock(strength),
-            Hold::Update(RowLock::Update, _) | Hold::Delete(_) => Mark::Update,
+            Hold::Update(RowLock::Update, _) | Hold::Delete(_) | Hold::Move(_) => Mark::Update,
             Hold::Update(..) => Mark::NoKeyUpdate,
         }
     }

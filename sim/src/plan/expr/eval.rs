@@ -119,6 +119,20 @@ pub fn eval<'a, H: Host + ?Sized>(
                 Cow::Owned(function.call(&borrowed)?)
             }
         },
+        Expr::Routine {
+            routine,
+            types,
+            args,
+        } => {
+            let mut values = Vec::with_capacity(args.len());
+            for arg in args {
+                values.push(eval(arg, scope, host)?.into_owned());
+            }
+            if routine.strict && values.iter().any(Value::is_null) {
+                return Ok(Cow::Borrowed(&NULL));
+            }
+            Cow::Owned(host.routine(routine, types, &values)?)
+        }
         Expr::Host { function, args } => {
             let mut values = Vec::with_capacity(args.len());
             for arg in args {

@@ -10,6 +10,7 @@ use rowlock_model::{DbError, Row, Value};
 
 use crate::plan::catalog::EnumType;
 use crate::plan::query::{SortKey, SubPlan};
+use crate::plan::routine::Routine;
 use crate::plan::types::{Modifier, Type};
 
 pub mod aggregate;
@@ -182,6 +183,15 @@ pub enum Expr {
     Call {
         /// Which.
         function: Function,
+        /// Its arguments.
+        args: Vec<Expr>,
+    },
+    /// A function that a user has defined.
+    Routine {
+        /// Which.
+        routine: Arc<Routine>,
+        /// The types of its arguments in this call.
+        types: Arc<[Type]>,
         /// Its arguments.
         args: Vec<Expr>,
     },
@@ -513,6 +523,20 @@ pub trait Host {
     /// # Errors
     /// What the function raises.
     fn call(&mut self, function: HostFunction, args: &[Value]) -> Result<Value, Self::Error>;
+
+    /// Calls a function that a user has defined.
+    ///
+    /// # Errors
+    /// What the function raises.
+    fn routine(
+        &mut self,
+        routine: &Arc<Routine>,
+        types: &[Type],
+        args: &[Value],
+    ) -> Result<Value, Self::Error> {
+        let _ = (types, args);
+        Err(DbError::unsupported(format!("the function {} here", routine.name), None).into())
+    }
 
     /// The rows of a sub-select, as many as [`SubPlan::wanted`] needs: at most one for `Exists`, at
     /// most two for `Scalar` and `Row`. `scope` is the scope that contains the sub-select.

@@ -19,22 +19,83 @@ use crate::plan::walk;
 
 /// Fills in the access paths of every stored table.
 pub(super) fn choose(source: &mut Source) {
-    let mut conditions: Vec<Conjunct> = source.filter.clone();
-    if let Some(from) = &source.from {
-        join_conditions(from, &mut conditions);
-    }
+    let conditions = conditions(source);
     for i in 0..source.range.len() {
         let RangeKind::Table(table) = source.range[i].kind.clone() else {
             continue;
         };
         let paths = paths(&table, i as u32, &conditions);
         let entry = &mut source.range[i];
-        entry.access = paths
-            .iter()
-            .find_map(|path| bound(path, 0))
-            .unwrap_or_default();
+        entry.access = first_bound(&paths);
         entry.paths = paths;
     }
+}
+
+/// The conditions that may be used to find rows.
+pub(super) fn conditions(source: &Source) -> Vec<Conjunct> {
+    let mut conditions: Vec<Conjunct> = source.filter.clone();
+    if let Some(from) = &source.from {
+        join_conditions(from, &mut conditions);
+    }
+    conditions
+}
+
+/// The access through an index that needs nothing else to be bound.
+pub(super) fn first_bound(paths: &[Access]) -> Access {
+    let mut bound = paths.iter().filter_map(|path| bound(path, 0));
+    bound.next().unwrap_or_default()
+}
+
+/// Every index path of a table that is read in the place of its ancestor at an entry.
+pub(super) fn member_paths(
+    table: &Table,
+    columns: Option<&[usize]>,
+    entry: usize,
+    conditions: &[Conjunct],
+) -> Vec<Access> {
+    let Some(columns) = columns else {
+        return paths(table, entry as u32, conditions);
+    };
+    // Its indexes as they would be on the ancestor's columns.
+    let mut table = table.clone();
+    let moved = |expr: &mut Expr| {
+        walk::expr(expr, 0, &mut |e, depth| {
+            if let Expr::Column { level, column, .. } = e
+                && *level == depth
+            {
+                let at = columns.iter().position(|c| *c == *column as usize);
+                *column = at.map_or(u32::MAX, |at| at as u32);
+            }
+            true
+        });
+    };
+    for index in &mut table.indexes {
+        for key in &mut index.keys {
+            moved(&mut key.expr);
+        }
+        if let Some(predicate) = &mut index.predicate {
+            moved(predicate);
+        }
+    }
+    paths(&table, entry as u32, conditions)
+}
+
+/// Conditions on an expression of the catalogue with operands that need no rows.
+pub(super) fn conditions_on(key: &Expr, entry: u32, conditions: &[Conjunct]) -> Vec<KeyCondition> {
+    let wanted = at_entry(key, entry);
+    let plain = conditions.iter().filter(|c| !c.volatile);
+    plain
+        .filter_map(|conjunct| {
+            let (op, operand) = match_key(&conjunct.expr, &wanted)?;
+            Some(KeyCondition {
+                key: 0,
+                op,
+                operand: operand.clone(),
+                uses: walk::entries_used(operand),
+            })
+        })
+        .filter(|condition| condition.uses == 0)
+        .collect()
 }
 
 /// Conditions of joins that may be used to find rows: of inner joins, and of outer joins for the
@@ -256,6 +317,7 @@ fn follows(known: &[&Expr], part: &Expr, entry: u32) -> bool {
             | Expr::System { .. }
             | Expr::Param(_)
             | Expr::Host { .. }
+            | Expr::Routine { .. }
             | Expr::Subquery(_)
             | Expr::Exists(_)
             | Expr::AnyOfRows { .. }
@@ -342,7 +404,7 @@ fn holds(condition: &Expr, entry: u32, column: u32, value: &Value) -> bool {
 }
 
 /// A host for expressions that need none.
-struct NoHost;
+pub(super) struct NoHost;
 
 impl Host for NoHost {
     type Error = DbError;

@@ -46,6 +46,22 @@ impl Lowering<'_> {
         at: usize,
         actions: &mut Vec<AlterTable>,
     ) -> Result<(), DbError> {
+        let family = !new.table.parents.is_empty()
+            || new.table.partitioned.is_some()
+            || !self.catalog.children(new.table.id).is_empty();
+        let own = matches!(
+            operation,
+            AlterTableOperation::AttachPartitionOf { .. }
+                | AlterTableOperation::DetachPartitionOf { .. }
+                | AlterTableOperation::EnableTrigger { .. }
+                | AlterTableOperation::DisableTrigger { .. }
+                | AlterTableOperation::RenameTable { .. }
+        );
+        absent(
+            family && !own,
+            "this ALTER TABLE of a table with parents or children",
+            at,
+        )?;
         match operation {
             AlterTableOperation::AddColumn {
                 column_keyword: _,
@@ -132,6 +148,17 @@ impl Lowering<'_> {
                     name: name.into(),
                     enabled,
                 });
+            }
+            AlterTableOperation::AttachPartitionOf {
+                partition,
+                for_values,
+            } => {
+                let parent = Arc::new(new.table.clone());
+                actions.push(self.attach(&parent, partition, for_values)?);
+            }
+            AlterTableOperation::DetachPartitionOf { partition, mode } => {
+                let parent = Arc::new(new.table.clone());
+                actions.push(self.detach(&parent, partition, mode.as_ref())?);
             }
             AlterTableOperation::ValidateConstraint { name } => {
                 let name = ident(name);

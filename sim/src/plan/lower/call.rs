@@ -59,7 +59,11 @@ impl<'a> Call<'a> {
         absent(null_treatment.is_some(), "IGNORE NULLS", at)?;
         if name.0.len() == 2 {
             let schema = name.0[0].as_ident().map(ident).unwrap_or_default();
-            absent(schema != "pg_catalog", "a function in another schema", at)?;
+            absent(
+                schema != "pg_catalog" && schema != "public",
+                "a function in another schema",
+                at,
+            )?;
         }
         let mut call = Call {
             name: last.map(ident).unwrap_or_default(),
@@ -145,7 +149,7 @@ impl Lowering<'_> {
             let plan = self.subplan(query, Wanted::Rows)?;
             return self.array_subquery(plan, place(f, self.begin));
         }
-        let call = Call::read(f)?;
+        let mut call = Call::read(f)?;
         if super::aggregate::is_aggregate(&call.name) || call.over.is_some() {
             return self.aggregate_call(&call);
         }
@@ -208,7 +212,7 @@ impl Lowering<'_> {
             _ => {}
         }
         if call.names.iter().any(Option::is_some) {
-            return unsupported("named arguments", call.at);
+            call.args = self.named_arguments(&call.name, &call.args, &call.names, call.at)?;
         }
         let mut args = Vec::with_capacity(call.args.len());
         for arg in &call.args {
@@ -229,8 +233,9 @@ impl Lowering<'_> {
         if let Some(typed) = self.polymorphic_call(name, &args, at)? {
             return Ok(typed);
         }
-        let candidates = functions::candidates(name);
         let types: Vec<Type> = args.iter().map(|a| a.ty).collect();
+        let mut candidates = functions::candidates(name);
+        candidates.extend(self.user_candidates(name, &types));
         match choose(&candidates, &types) {
             Ok(chosen) => self.build(&chosen, args, at),
             Err(ambiguous) => {
@@ -239,7 +244,10 @@ impl Lowering<'_> {
                 if ambiguous {
                     return error("42725", format!("function {signature} is not unique"), at);
                 }
-                if candidates.is_empty() && is_known_elsewhere(name) {
+                if candidates.is_empty()
+                    && is_known_elsewhere(name)
+                    && self.catalog.routines(name).is_empty()
+                {
                     return unsupported(format!("the function {name}"), at);
                 }
                 error("42883", format!("function {signature} does not exist"), at)

@@ -27,6 +27,7 @@ impl Lowering<'_> {
             ast::Statement::CreateFunction(create) => self.create_function(create),
             ast::Statement::DropFunction(drop) => self.drop_functions(drop),
             ast::Statement::CreateTrigger(create) => self.create_trigger(create),
+            ast::Statement::DropTrigger(drop) => self.drop_trigger(drop),
             ast::Statement::CreateSequence {
                 temporary,
                 if_not_exists,

@@ -23,6 +23,7 @@ impl Lowering<'_> {
                 Err(error) => self.word_function(name).ok_or(error),
             },
             Tree::CompoundIdentifier(parts) => self.qualified(parts),
+            Tree::QualifiedWildcard(name, _) => self.starred_variable(name),
             Tree::Nested(inner) => self.expr(inner),
             Tree::Value(value) => self.literal(value),
             Tree::Prefixed { prefix, .. } => {
@@ -233,6 +234,9 @@ impl Lowering<'_> {
         else {
             return error("42P02", format!("there is no parameter {name}"), at);
         };
+        if index >= self.variables.numbered {
+            return error("42P02", format!("there is no parameter {name}"), at);
+        }
         if self.params.len() <= index {
             self.params.resize(index + 1, Type::Unknown);
         }

@@ -7,6 +7,7 @@ use sqlparser::ast;
 use sqlparser::ast::{JoinConstraint, JoinOperator, TableFactor};
 
 use super::names::{NamedColumn, Namespace, Place, entry};
+use super::operator::choose;
 use super::query::renamed;
 use super::select::conjuncts;
 use super::{CteSource, Lowering, Typed, absent, error, ident, place, unsupported};
@@ -19,7 +20,7 @@ use crate::sql::control::TableLockMode;
 use crate::sql::tokens::start_of;
 
 /// A table reference: its part of the join tree, and what it lets one name.
-type Item = (From, Namespace);
+pub(super) type Item = (From, Namespace);
 
 /// What an alias clause says.
 fn read_alias(alias: Option<&ast::TableAlias>) -> Result<Option<&ast::TableAlias>, DbError> {
@@ -232,8 +233,6 @@ impl Lowering<'_> {
                 absent(json_path.is_some(), "a path into JSON", at)?;
                 absent(sample.is_some(), "TABLESAMPLE", at)?;
                 absent(!index_directives.is_empty(), "index hints", at)?;
-                // Tables have no children here: ONLY and * change nothing.
-                let _ = inheritance;
                 let alias = read_alias(alias.as_ref())?;
                 match args {
                     Some(ast::TableFunctionArgs { args, settings }) => {
@@ -242,7 +241,12 @@ impl Lowering<'_> {
                     }
                     None => {
                         absent(*with_ordinality, "WITH ORDINALITY on a table", at)?;
-                        self.relation(name, alias, at)
+                        let only = matches!(inheritance, Some(ast::TableInheritance::Only { .. }));
+                        let item = self.relation(name, alias, at)?;
+                        if only && let Some(entry) = self.level().range.last_mut() {
+                            entry.only = true;
+                        }
+                        Ok(item)
                     }
                 }
             }
@@ -392,7 +396,7 @@ impl Lowering<'_> {
     }
 
     /// Anything else as an entry of the range table.
-    fn item(
+    pub(super) fn item(
         &mut self,
         shown: &str,
         kind: RangeKind,
@@ -550,6 +554,13 @@ impl Lowering<'_> {
                 _ => unsupported("unnest of several arrays", at),
             },
             _ => {
+                let types: Vec<Type> = lowered.iter().map(|a| a.ty).collect();
+                let user = self.user_candidates(&function, &types);
+                if let Ok(chosen) = choose(&user, &types)
+                    && chosen.result == Type::Record
+                {
+                    return self.routine_item(&chosen, lowered, ordinality, alias, at);
+                }
                 let typed = self.call(&function, lowered, at)?;
                 let args = vec![typed.expr];
                 self.set_item(

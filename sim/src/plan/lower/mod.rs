@@ -11,10 +11,10 @@ use rowlock_model::{DbError, Dialect, Value};
 use sqlparser::ast;
 use sqlparser::ast::Spanned;
 
-use crate::plan::catalog::{Catalog, Table};
+use crate::plan::catalog::{Catalog, RelationId, Table};
 use crate::plan::expr::Expr;
 use crate::plan::query::{Cte, CteId, OutputColumn, SubPlanId};
-use crate::plan::types::{Modifier, Type};
+use crate::plan::types::{Declared, Modifier, Type};
 use crate::plan::{Plan, PlanKind, TableLock};
 use crate::sql::control::TableLockMode;
 use crate::sql::tokens::{end_of, is_known, start_of};
@@ -32,16 +32,24 @@ mod ddl;
 mod expr;
 mod from;
 mod functions;
+mod inherit;
+mod merge;
 mod names;
 mod operator;
+mod partition;
 mod query;
+mod routine;
 mod select;
 mod series;
 mod table;
 mod trigger;
+pub mod variables;
 mod write;
 
+pub use inherit::{column_map, descendants};
 use names::Level;
+pub use routine::argument_variables;
+use variables::Variables;
 
 /// Resolves the names and types of a data or schema statement.
 ///
@@ -56,24 +64,54 @@ pub fn lower(
     catalog: &dyn Catalog,
     params: &[Type],
 ) -> Result<Plan, DbError> {
-    let StatementKind::Data(tree) = &statement.kind else {
-        return Err(DbError::unsupported(
-            "a control statement as a plan",
-            Some(statement.offset),
-        ));
+    static NONE: Variables = Variables {
+        list: Vec::new(),
+        columns_first: true,
+        numbered: usize::MAX,
     };
-    let mut lowering = Lowering {
+    lower_inside(statement, catalog, params, &NONE)
+}
+
+/// The type of a variable by its name.
+///
+/// # Errors
+/// 42704, or `unsupported`.
+pub fn variable_type(ty: &ast::DataType, catalog: &dyn Catalog) -> Result<Declared, DbError> {
+    let variables = Variables::default();
+    Lowering::new("", 0, Dialect::Postgres, catalog, &[], &variables).data_type(ty, 0)
+}
+
+/// As [`lower`], for a statement of a function: names may be those of `variables`, which are among
+/// the parameters.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_inside(
+    statement: &Statement,
+    catalog: &dyn Catalog,
+    params: &[Type],
+    variables: &Variables,
+) -> Result<Plan, DbError> {
+    let mut lowering = Lowering::new(
+        &statement.text,
+        statement.offset,
+        statement.dialect,
         catalog,
-        dialect: statement.dialect,
-        text: &statement.text,
-        begin: statement.offset,
-        params: params.to_vec(),
-        levels: Vec::new(),
-        ctes: Vec::new(),
-        locks: Vec::new(),
-        subplans: 0,
-        cte_count: 0,
-        defaults: Vec::new(),
+        params,
+        variables,
+    );
+    let tree = match &statement.kind {
+        StatementKind::Data(tree) => tree,
+        StatementKind::Do(block) => {
+            let (kind, columns, tag) = lowering.do_block(block);
+            return lowering.finish(kind, columns, tag);
+        }
+        StatementKind::Control(_) => {
+            return Err(DbError::unsupported(
+                "a control statement as a plan",
+                Some(statement.offset),
+            ));
+        }
     };
     let (kind, columns, tag) = lowering.statement(tree)?;
     lowering.finish(kind, columns, tag)
@@ -132,6 +170,8 @@ enum CteSource {
 /// The state of lowering one statement.
 struct Lowering<'c> {
     catalog: &'c dyn Catalog,
+    /// What names mean that are no columns.
+    variables: &'c Variables,
     #[expect(dead_code, reason = "the other dialects come with their engines")]
     dialect: Dialect,
     text: &'c str,
@@ -141,6 +181,9 @@ struct Lowering<'c> {
     levels: Vec<Level>,
     ctes: Vec<VisibleCte>,
     locks: Vec<TableLock>,
+    /// Descendants that are locked as the table with this id, but only once all of the statement is
+    /// analysed.
+    late_locks: Vec<(Arc<Table>, RelationId)>,
     subplans: u32,
     cte_count: u32,
     /// Sequences of tables under construction.
@@ -201,6 +244,33 @@ fn constant(value: Value, ty: Type, at: usize) -> Typed {
 /// What lowering a statement gives: the plan, its columns and tag.
 type Lowered = (PlanKind, Vec<OutputColumn>, &'static str);
 
+impl<'c> Lowering<'c> {
+    fn new(
+        text: &'c str,
+        begin: usize,
+        dialect: Dialect,
+        catalog: &'c dyn Catalog,
+        params: &[Type],
+        variables: &'c Variables,
+    ) -> Lowering<'c> {
+        Lowering {
+            catalog,
+            variables,
+            dialect,
+            text,
+            begin,
+            params: params.to_vec(),
+            levels: Vec::new(),
+            ctes: Vec::new(),
+            locks: Vec::new(),
+            late_locks: Vec::new(),
+            subplans: 0,
+            cte_count: 0,
+            defaults: Vec::new(),
+        }
+    }
+}
+
 impl Lowering<'_> {
     fn statement(&mut self, tree: &ast::Statement) -> Result<Lowered, DbError> {
         match tree {
@@ -212,7 +282,10 @@ impl Lowering<'_> {
                 let columns = visible(&query.columns);
                 Ok((PlanKind::Query(Box::new(query)), columns, "SELECT"))
             }
-            ast::Statement::Insert(_) | ast::Statement::Update(_) | ast::Statement::Delete(_) => {
+            ast::Statement::Insert(_)
+            | ast::Statement::Update(_)
+            | ast::Statement::Delete(_)
+            | ast::Statement::Merge(_) => {
                 let (write, columns, tag) = self.write(tree, Vec::new())?;
                 Ok((PlanKind::Write(Box::new(write)), columns, tag))
             }
@@ -221,11 +294,22 @@ impl Lowering<'_> {
     }
 
     fn finish(
-        self,
+        mut self,
         kind: PlanKind,
         columns: Vec<OutputColumn>,
         tag: &'static str,
     ) -> Result<Plan, DbError> {
+        for (table, root) in std::mem::take(&mut self.late_locks) {
+            let root: Vec<TableLockMode> = self
+                .locks
+                .iter()
+                .filter(|lock| lock.table.id == root)
+                .map(|lock| lock.mode)
+                .collect();
+            if let Some(mode) = root.into_iter().max() {
+                self.lock(&table, mode);
+            }
+        }
         let mut params = self.params;
         for (i, ty) in params.iter_mut().enumerate() {
             if *ty == Type::Unknown {

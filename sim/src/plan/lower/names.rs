@@ -135,6 +135,8 @@ pub(super) fn entry(
         lateral: false,
         access: crate::plan::query::Access::Sequential,
         paths: Vec::new(),
+        only: false,
+        members: None,
         position,
     }
 }
@@ -180,12 +182,16 @@ impl Lowering<'_> {
                     modifier: column.modifier,
                     at,
                 };
+                self.refuse_ambiguous(&folded, at)?;
                 self.mention(index, distance, &typed);
                 return Ok(typed);
             }
             if let Some(typed) = self.system_column(index, distance, None, &folded, at)? {
                 return Ok(typed);
             }
+        }
+        if let Some(typed) = self.variable(&folded, at)? {
+            return Ok(typed);
         }
         if let Some(distance) = self.named_table(&folded) {
             let _ = distance;
@@ -230,6 +236,9 @@ impl Lowering<'_> {
         };
         let (table, column) = (ident(table), ident(column));
         let Some((index, distance, entry)) = self.find_table(&table) else {
+            if let Some(typed) = self.qualified_variable(&table, &column, at)? {
+                return Ok(typed);
+            }
             return Err(self.no_such_table(&table, at));
         };
         let level = &self.levels[index];

@@ -6,6 +6,7 @@ use rowlock_model::DbError;
 use super::{Lowering, Typed, error, unsupported};
 use crate::plan::expr::function::{Arithmetic, Bits};
 use crate::plan::expr::{Compare, Expr, Function, HostFunction};
+use crate::plan::routine::RoutineId;
 use crate::plan::types::Type;
 use crate::plan::types::coerce::{Category, Context, can_coerce, category, is_preferred};
 
@@ -22,6 +23,8 @@ pub(super) enum Build {
     Like(bool, bool),
     /// A stateful function.
     Host(HostFunction),
+    /// A function that a user has defined.
+    Routine(RoutineId),
     /// A function that exists and is not modelled.
     Refused,
 }
@@ -611,6 +614,17 @@ impl Lowering<'_> {
                 function,
                 args: exprs,
             },
+            Build::Routine(id) => {
+                let (routine, types, args) = self.routine_call(id, &chosen.args, exprs, at)?;
+                if matches!(routine.returns, crate::plan::routine::Returns::Rows(_)) {
+                    return unsupported("a set-returning function inside an expression", at);
+                }
+                Expr::Routine {
+                    routine,
+                    types: types.into(),
+                    args,
+                }
+            }
             Build::Refused => return unsupported("powers, roots and logarithms of numeric", at),
         };
         Ok(Typed::new(expr, chosen.result, at))

@@ -159,7 +159,9 @@ impl<'c> Lowering<'c> {
             SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) => {
                 return unsupported("a data-modifying statement here", self.begin);
             }
-            SetExpr::Merge(_) => return unsupported("MERGE", self.begin),
+            SetExpr::Merge(_) => {
+                return error("0A000", "MERGE not supported in WITH query", self.begin);
+            }
             SetExpr::Table(_) => return unsupported("TABLE inside a query", self.begin),
         };
         self.limits(&mut query, tail)?;
@@ -715,7 +717,10 @@ impl<'c> Lowering<'c> {
         &mut self,
         query: &ast::Query,
     ) -> Result<Option<Lowered>, DbError> {
-        let (SetExpr::Insert(tree) | SetExpr::Update(tree) | SetExpr::Delete(tree)) = &*query.body
+        let (SetExpr::Insert(tree)
+        | SetExpr::Update(tree)
+        | SetExpr::Delete(tree)
+        | SetExpr::Merge(tree)) = &*query.body
         else {
             return Ok(None);
         };
@@ -829,7 +834,7 @@ impl<'c> Lowering<'c> {
                 };
                 self.push_lock(entry, &pushed)
             }
-            RangeKind::Function { .. } => refuse("a function"),
+            RangeKind::Function { .. } | RangeKind::Routine { .. } => refuse("a function"),
             RangeKind::Cte(_) => refuse("a WITH query"),
             RangeKind::Virtual(_) | RangeKind::Sequence(_) => {
                 unsupported("a row lock on this relation", clause.position)
@@ -916,6 +921,9 @@ fn empty_query() -> Query {
 fn is_plain(query: &Query) -> bool {
     let mut plain = query.locks.is_empty();
     walk::query(&mut query.clone(), 0, &mut |e, _| {
+        if let Expr::Routine { routine, .. } = e {
+            plain &= routine.volatility != Volatility::Volatile;
+        }
         if let Expr::Host { function, .. } = e {
             plain &= function.volatility() != Volatility::Volatile;
         }

@@ -94,7 +94,7 @@ impl Lowering<'_> {
             filter,
         };
         let windows = std::mem::take(&mut level.windows);
-        super::access::choose(&mut source);
+        self.choose_access(&mut source);
         let columns = targets.list[..visible]
             .iter()
             .zip(&targets.names)
@@ -252,6 +252,14 @@ impl Lowering<'_> {
         refuse_options(options, at)?;
         let table = part.map(ident).unwrap_or_default();
         let Some((index, distance, entry)) = self.find_table(&table) else {
+            if let Some(part) = part
+                && let Some(fields) = self.variable_fields(part)?
+            {
+                for (typed, name) in fields {
+                    targets.push(typed, name);
+                }
+                return Ok(());
+            }
             return Err(self.no_such_table(&table, at));
         };
         let level = &self.levels[index];

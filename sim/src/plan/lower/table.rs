@@ -75,7 +75,18 @@ impl Lowering<'_> {
             fillfactor: fill_factor(&create.table_options, at)?,
             counted: false,
             triggers: Vec::new(),
+            parents: Vec::new(),
+            partition: None,
+            partitioned: None,
         });
+        if let Some(parents) = &create.inherits {
+            self.inherit(&mut new, parents)?;
+        }
+        if let Some(parent) = &create.partition_of {
+            let plain = create.columns.is_empty() && create.constraints.is_empty();
+            absent(!plain, "columns and constraints with PARTITION OF", at)?;
+            self.partition_of(&mut new, parent, create.for_values.as_ref())?;
+        }
         let mut pending = Vec::new();
         for def in &create.columns {
             self.new_column(&mut new, def, &mut pending)?;
@@ -83,6 +94,10 @@ impl Lowering<'_> {
         self.pending_constraints(&mut new, pending)?;
         for constraint in &create.constraints {
             self.table_constraint(&mut new, constraint)?;
+        }
+        if let Some(tree) = &create.partition_by {
+            new.table.partitioned = Some(self.partitioning(&new.table, tree)?);
+            self.check_partitioned_keys(&new.table)?;
         }
         let fill = match &create.query {
             None => None,
@@ -418,6 +433,7 @@ impl Lowering<'_> {
             deferred: spec.deferred,
             predicate: None,
             predicate_text: None,
+            parent: None,
         });
         Ok(())
     }
@@ -577,6 +593,7 @@ impl Lowering<'_> {
             deferred,
             match_full: matches!(match_kind, Some(ast::ConstraintReferenceMatchKind::Full)),
             validated: true,
+            inherited: false,
         });
         Ok(())
     }
@@ -695,6 +712,11 @@ impl Lowering<'_> {
         let foreign = !index_options.is_empty() || !alter_options.is_empty();
         absent(foreign, "options of the index", at)?;
         let table = self.existing_table(table_name)?;
+        absent(
+            table.partitioned.is_some(),
+            "CREATE INDEX on a partitioned table",
+            at,
+        )?;
         let mut keys = Vec::with_capacity(columns.len());
         let mut parts = Vec::with_capacity(columns.len());
         for column in columns {
@@ -719,6 +741,11 @@ impl Lowering<'_> {
             Some(tree) => {
                 let typed = self.over_row(&table, "index predicates", tree)?;
                 let expr = self.condition(typed, "WHERE")?;
+                absent(
+                    calls_with_constants(&expr),
+                    "an index predicate that calls a function with constants",
+                    place(tree, at),
+                )?;
                 if walk::volatility(&expr) != Volatility::Immutable {
                     return error(
                         "42P17",
@@ -751,6 +778,7 @@ impl Lowering<'_> {
             deferred: false,
             predicate_text: predicate.as_ref().map(|p| p.to_string().into()),
             predicate: filter,
+            parent: None,
         };
         let ddl = Ddl::CreateIndex {
             table,
@@ -1120,12 +1148,12 @@ fn refuse_foreign(create: &ast::CreateTable, at: usize) -> Result<(), DbError> {
         on_cluster,
         primary_key,
         order_by,
-        partition_by,
+        partition_by: _,
         cluster_by,
         clustered_by,
-        inherits,
-        partition_of,
-        for_values,
+        inherits: _,
+        partition_of: _,
+        for_values: _,
         copy_grants,
         enable_schema_evolution,
         change_tracking,
@@ -1157,9 +1185,6 @@ fn refuse_foreign(create: &ast::CreateTable, at: usize) -> Result<(), DbError> {
     } = create;
     absent(*temporary, "temporary tables", at)?;
     absent(like.is_some(), "LIKE", at)?;
-    absent(inherits.is_some(), "INHERITS", at)?;
-    let partitioned = partition_by.is_some() || partition_of.is_some() || for_values.is_some();
-    absent(partitioned, "partitioned tables", at)?;
     absent(on_commit.is_some(), "ON COMMIT", at)?;
     absent(
         matches!(with_data, Some(ast::WithData { data: false, .. })),
@@ -1222,4 +1247,17 @@ fn refuse_foreign(create: &ast::CreateTable, at: usize) -> Result<(), DbError> {
         || multiset.is_some()
         || fallback.is_some();
     absent(flags || options || more, "options of other products", at)
+}
+
+/// Whether a function of a user is called with nothing but constants: the server calls it when it
+/// plans.
+fn calls_with_constants(expr: &Expr) -> bool {
+    let mut found = false;
+    walk::expr(&mut expr.clone(), 0, &mut |e, _| {
+        if let Expr::Routine { args, .. } = e {
+            found |= args.iter().all(|arg| matches!(arg, Expr::Const(_)));
+        }
+        true
+    });
+    found
 }

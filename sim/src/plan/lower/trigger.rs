@@ -1,177 +1,221 @@
-//! Trigger functions and triggers, as far as they have no effect.
-//!
-//! A trigger `AFTER` a statement ignores what its function returns. If the function does nothing but
-//! return, firing it changes nothing; what is left of it are the locks of the statements that make,
-//! enable and drop it. Every other trigger and function is refused.
+//! `CREATE TRIGGER` and `DROP TRIGGER`.
+
+use std::sync::Arc;
 
 use rowlock_model::DbError;
-use sqlparser::ast::{self, CreateFunctionBody, Expr, Value};
-use sqlparser::dialect::PostgreSqlDialect;
-use sqlparser::tokenizer::{Token, Tokenizer, Word};
+use sqlparser::ast;
 
 use super::ddl::done;
 use super::from::name_place;
-use super::{Lowered, Lowering, absent, ident, unsupported};
-use crate::plan::catalog::Trigger;
+use super::names::{Level, Place};
+use super::{Lowered, Lowering, absent, error, ident, unsupported};
+use crate::plan::catalog::{Table, Timing, Trigger};
 use crate::plan::ddl::{AlterTable, Ddl};
+use crate::plan::expr::Expr;
+use crate::plan::routine::RoutineId;
 
 impl Lowering<'_> {
-    /// `CREATE FUNCTION .. RETURNS trigger` whose body only returns.
-    pub(super) fn create_function(
-        &mut self,
-        create: &ast::CreateFunction,
-    ) -> Result<Lowered, DbError> {
-        let at = name_place(&create.name, self.begin);
-        let (_, name) = self.split_name(&create.name, at)?;
-        let is_trigger = matches!(
-            &create.return_type,
-            Some(ast::FunctionReturnType::DataType(ty)) if ty.to_string().eq_ignore_ascii_case("trigger")
-        );
-        let language = create.language.as_ref().map(ident);
-        let is_plain = create.args.as_ref().is_none_or(Vec::is_empty)
-            && !create.or_alter
-            && !create.temporary
-            && !create.if_not_exists
-            && create.set_params.is_empty()
-            && create.using.is_none();
-        absent(
-            !is_plain || !is_trigger || language.as_deref() != Some("plpgsql"),
-            "functions other than trigger functions in plpgsql",
-            at,
-        )?;
-        let body = match &create.function_body {
-            Some(
-                CreateFunctionBody::AsBeforeOptions { body, .. }
-                | CreateFunctionBody::AsAfterOptions(body),
-            ) => text_of(body),
-            _ => None,
-        };
-        absent(
-            !body.is_some_and(only_returns),
-            "trigger functions that do more than return",
-            at,
-        )?;
-        if self.catalog.trigger_function(&name) && !create.or_replace {
-            return Err(DbError::postgres(
-                "42723",
-                format!("function \"{name}\" already exists with same argument types"),
-            ));
-        }
-        Ok(done(Ddl::CreateFunction(name.into()), "CREATE FUNCTION"))
-    }
-
-    /// `DROP FUNCTION` of trigger functions.
-    pub(super) fn drop_functions(&mut self, drop: &ast::DropFunction) -> Result<Lowered, DbError> {
-        let at = self.begin;
-        absent(drop.if_exists, "DROP FUNCTION IF EXISTS", at)?;
-        absent(drop.drop_behavior.is_some(), "DROP FUNCTION CASCADE", at)?;
-        let mut names = Vec::new();
-        for function in &drop.func_desc {
-            let (_, name) = self.split_name(&function.name, at)?;
-            let has_arguments = function.args.as_ref().is_some_and(|args| !args.is_empty());
-            if has_arguments || !self.catalog.trigger_function(&name) {
-                return unsupported("functions other than trigger functions in plpgsql", at);
-            }
-            names.push(name.into());
-        }
-        Ok(done(Ddl::DropFunctions(names), "DROP FUNCTION"))
-    }
-
-    /// `CREATE TRIGGER`: `AFTER`, for each statement.
+    /// `CREATE TRIGGER`.
     pub(super) fn create_trigger(
         &mut self,
         create: &ast::CreateTrigger,
     ) -> Result<Lowered, DbError> {
         let at = name_place(&create.name, self.begin);
-        let for_rows = matches!(
-            &create.trigger_object,
-            Some(
-                ast::TriggerObjectKind::For(ast::TriggerObject::Row)
-                    | ast::TriggerObjectKind::ForEach(ast::TriggerObject::Row)
-            )
-        );
-        absent(for_rows, "triggers for each row", at)?;
-        absent(
-            !matches!(create.period, Some(ast::TriggerPeriod::After)),
-            "triggers other than AFTER",
-            at,
-        )?;
+        absent(create.is_constraint, "constraint triggers", at)?;
+        absent(!create.referencing.is_empty(), "transition tables", at)?;
         let plain = !create.or_alter
             && !create.temporary
-            && !create.or_replace
-            && !create.is_constraint
             && create.referenced_table_name.is_none()
-            && create.referencing.is_empty()
-            && create.condition.is_none()
             && !create.statements_as
             && create.statements.is_none()
             && create.characteristics.is_none();
         absent(!plain, "this form of CREATE TRIGGER", at)?;
         let table = self.existing_table(&create.table_name)?;
         let (_, name) = self.split_name(&create.name, at)?;
+        let each_row = matches!(
+            &create.trigger_object,
+            Some(
+                ast::TriggerObjectKind::For(ast::TriggerObject::Row)
+                    | ast::TriggerObjectKind::ForEach(ast::TriggerObject::Row)
+            )
+        );
+        absent(
+            each_row && table.partitioned.is_some(),
+            "row triggers on partitioned tables",
+            at,
+        )?;
+        let timing = match create.period {
+            Some(ast::TriggerPeriod::Before) => Timing::Before,
+            Some(ast::TriggerPeriod::After) => Timing::After,
+            Some(ast::TriggerPeriod::InsteadOf) => {
+                return error("42809", format!("\"{}\" is a table", table.name), at);
+            }
+            _ => return unsupported("this form of CREATE TRIGGER", at),
+        };
+        let mut trigger = Trigger {
+            name: name.into(),
+            routine: self.trigger_function(create, at)?,
+            timing,
+            each_row,
+            insert: false,
+            update: false,
+            delete: false,
+            truncate: false,
+            columns: Vec::new(),
+            when: None,
+            enabled: true,
+        };
+        self.events(&mut trigger, &table, &create.events, at)?;
+        if let Some(condition) = &create.condition {
+            trigger.when = Some(self.trigger_condition(&trigger, &table, condition, at)?);
+        }
+        let taken = table.triggers.iter().any(|t| t.name == trigger.name);
+        if taken && !create.or_replace {
+            return Err(DbError::postgres(
+                "42710",
+                format!(
+                    "trigger \"{}\" for relation \"{}\" already exists",
+                    trigger.name, table.name
+                ),
+            ));
+        }
+        let actions = vec![AlterTable::AddTrigger(trigger)];
+        Ok(done(Ddl::AlterTable { table, actions }, "CREATE TRIGGER"))
+    }
+
+    fn trigger_function(
+        &self,
+        create: &ast::CreateTrigger,
+        at: usize,
+    ) -> Result<RoutineId, DbError> {
         let Some(body) = &create.exec_body else {
             return unsupported("this form of CREATE TRIGGER", at);
         };
+        let given = body.func_desc.args.as_ref().is_some_and(|a| !a.is_empty());
+        absent(given, "arguments of a trigger function", at)?;
         let (_, function) = self.split_name(&body.func_desc.name, at)?;
-        if !self.catalog.trigger_function(&function) {
+        let routines = self.catalog.routines(&function);
+        let Some(routine) = routines.iter().find(|r| r.args.is_empty()) else {
             return Err(DbError::postgres(
                 "42883",
                 format!("function {function}() does not exist"),
             ));
-        }
-        if table.triggers.iter().any(|t| *t.name == *name) {
+        };
+        if !routine.is_trigger() {
             return Err(DbError::postgres(
-                "42710",
+                "42P17",
+                format!("function {function} must return type trigger"),
+            ));
+        }
+        Ok(routine.id)
+    }
+
+    fn events(
+        &self,
+        trigger: &mut Trigger,
+        table: &Table,
+        events: &[ast::TriggerEvent],
+        at: usize,
+    ) -> Result<(), DbError> {
+        for event in events {
+            match event {
+                ast::TriggerEvent::Insert => trigger.insert = true,
+                ast::TriggerEvent::Delete => trigger.delete = true,
+                ast::TriggerEvent::Truncate if trigger.each_row => {
+                    return error(
+                        "42809",
+                        "TRUNCATE FOR EACH ROW triggers are not supported",
+                        at,
+                    );
+                }
+                ast::TriggerEvent::Truncate => trigger.truncate = true,
+                ast::TriggerEvent::Update(columns) => {
+                    trigger.update = true;
+                    for column in columns {
+                        let name = ident(column);
+                        match table.column(&name) {
+                            Some(column) => trigger.columns.push(column),
+                            None => {
+                                return Err(DbError::postgres(
+                                    "42703",
+                                    format!(
+                                        "column \"{name}\" of relation \"{}\" does not exist",
+                                        table.name
+                                    ),
+                                ));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `WHEN (..)`: over the old row at entry 0 and the new one at entry 1.
+    fn trigger_condition(
+        &mut self,
+        trigger: &Trigger,
+        table: &Arc<Table>,
+        condition: &ast::Expr,
+        at: usize,
+    ) -> Result<Expr, DbError> {
+        let expr = self.in_level(
+            Level::new(Place::Clause("trigger WHEN conditions")),
+            |this| {
+                let (_, old) = this.table_item(table, "old", None, at)?;
+                let (_, new) = this.table_item(table, "new", None, at)?;
+                // Neither can be meant by a bare column name.
+                this.level().names.tables = old.tables.into_iter().chain(new.tables).collect();
+                let typed = this.expr(condition)?;
+                this.condition(typed, "WHEN")
+            },
+        )?;
+        let used = crate::plan::walk::entries_used(&expr);
+        let refused = |message: &str| Err(DbError::postgres("42P17", message));
+        if !trigger.each_row && used != 0 {
+            return refused("statement trigger's WHEN condition cannot reference column values");
+        }
+        if trigger.insert && used & 1 != 0 {
+            return refused("INSERT trigger's WHEN condition cannot reference OLD values");
+        }
+        if trigger.delete && used & 2 != 0 {
+            return refused("DELETE trigger's WHEN condition cannot reference NEW values");
+        }
+        Ok(expr)
+    }
+
+    /// `DROP TRIGGER`.
+    pub(super) fn drop_trigger(&mut self, drop: &ast::DropTrigger) -> Result<Lowered, DbError> {
+        let ast::DropTrigger {
+            if_exists,
+            trigger_name,
+            table_name,
+            option: _,
+        } = drop;
+        let at = self.begin;
+        let (_, name) = self.split_name(trigger_name, at)?;
+        let Some(table_name) = table_name else {
+            return unsupported("DROP TRIGGER without a table", at);
+        };
+        let table = self.existing_table(table_name)?;
+        let mut actions = Vec::new();
+        if table.triggers.iter().any(|t| *t.name == *name) {
+            actions.push(AlterTable::DropTrigger { name: name.into() });
+        } else if !if_exists {
+            return Err(DbError::postgres(
+                "42704",
                 format!(
-                    "trigger \"{name}\" for relation \"{}\" already exists",
+                    "trigger \"{name}\" for table \"{}\" does not exist",
                     table.name
                 ),
             ));
+        } else {
+            return unsupported(
+                "DROP TRIGGER IF EXISTS of a trigger that does not exist",
+                at,
+            );
         }
-        let trigger = Trigger {
-            name: name.into(),
-            function: function.into(),
-            enabled: true,
-        };
-        let actions = vec![AlterTable::AddTrigger(trigger)];
-        Ok(done(Ddl::AlterTable { table, actions }, "CREATE TRIGGER"))
+        Ok(done(Ddl::AlterTable { table, actions }, "DROP TRIGGER"))
     }
-}
-
-/// The text of a string literal.
-fn text_of(body: &Expr) -> Option<&str> {
-    match body {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => Some(text),
-            Value::DollarQuotedString(text) => Some(&text.value),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Whether a body in plpgsql is `BEGIN RETURN NULL; END`, or returns one of the rows.
-fn only_returns(body: &str) -> bool {
-    let Ok(tokens) = Tokenizer::new(&PostgreSqlDialect {}, body).tokenize() else {
-        return false;
-    };
-    let words: Vec<String> = tokens
-        .iter()
-        .filter(|token| !matches!(token, Token::Whitespace(_)))
-        .map(|token| match token {
-            Token::Word(Word {
-                value,
-                quote_style: None,
-                ..
-            }) => value.to_ascii_lowercase(),
-            Token::SemiColon => ";".to_owned(),
-            _ => "?".to_owned(),
-        })
-        .collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    matches!(
-        words.as_slice(),
-        ["begin", "return", "null" | "new" | "old", ";", "end"]
-            | ["begin", "return", "null" | "new" | "old", ";", "end", ";"]
-    )
 }

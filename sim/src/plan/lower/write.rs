@@ -16,7 +16,7 @@ use crate::plan::write::{Assignment, Delete, Insert, Returning, Update, Write};
 use crate::sql::tokens::start_of;
 
 /// Whether an expression is the word `DEFAULT`.
-fn is_default(tree: &ast::Expr) -> bool {
+pub(super) fn is_default(tree: &ast::Expr) -> bool {
     matches!(tree, ast::Expr::Identifier(name)
         if name.quote_style.is_none() && name.value.eq_ignore_ascii_case("default"))
 }
@@ -35,6 +35,7 @@ impl Lowering<'_> {
             ast::Statement::Insert(insert) => this.insert(insert, with),
             ast::Statement::Update(update) => this.update(update, with),
             ast::Statement::Delete(delete) => this.delete(delete, with),
+            ast::Statement::Merge(merge) => this.merge(merge, with),
             _ => unsupported("this statement", this.begin),
         })
     }
@@ -119,7 +120,7 @@ impl Lowering<'_> {
     }
 
     /// The positions of the columns that the statement names, or of all.
-    fn insert_columns(
+    pub(super) fn insert_columns(
         &mut self,
         table: &Table,
         names: &[ast::ObjectName],
@@ -227,7 +228,7 @@ impl Lowering<'_> {
         Ok((query, given))
     }
 
-    fn check_width(
+    pub(super) fn check_width(
         &self,
         given: usize,
         wanted: usize,
@@ -409,7 +410,7 @@ impl Lowering<'_> {
         let (set, rows) = source.1;
         let returning = self.returning(returning.as_ref())?;
         source.0.range = std::mem::take(&mut self.level().range);
-        super::access::choose(&mut source.0);
+        self.choose_access(&mut source.0);
         let result = returning.columns.clone();
         let write = Write::Update(Update {
             with,
@@ -431,7 +432,7 @@ impl Lowering<'_> {
     }
 
     /// The single table of an `UPDATE`, added to the level.
-    fn written_table(
+    pub(super) fn written_table(
         &mut self,
         table: &ast::TableWithJoins,
         at: usize,
@@ -449,7 +450,7 @@ impl Lowering<'_> {
             json_path: None,
             sample: None,
             index_directives,
-            inheritance: _,
+            inheritance,
         } = relation
         else {
             return unsupported("this target", at);
@@ -469,6 +470,11 @@ impl Lowering<'_> {
             None => bare,
         };
         self.add_target(&table, &alias, table_at)?;
+        if matches!(inheritance, Some(ast::TableInheritance::Only { .. }))
+            && let Some(entry) = self.level().range.last_mut()
+        {
+            entry.only = true;
+        }
         Ok(table)
     }
 
@@ -663,7 +669,7 @@ impl Lowering<'_> {
         let (mut source, ()) = self.write_source(list, selection.as_ref(), |_| Ok(()))?;
         let returning = self.returning(returning.as_ref())?;
         source.range = std::mem::take(&mut self.level().range);
-        super::access::choose(&mut source);
+        self.choose_access(&mut source);
         let result = returning.columns.clone();
         let write = Write::Delete(Delete {
             with,

@@ -17,17 +17,32 @@ impl Exec<'_> {
         mut row: Vec<Value>,
         around: Around<'_>,
     ) -> Result<Row, Stop> {
-        if table.columns.iter().any(|c| c.generated.is_some()) {
-            let old: Row = row.clone().into();
-            for (i, column) in table.columns.iter().enumerate() {
-                if let Some(generated) = &column.generated {
-                    row[i] = self.of_row(generated, &old, around)?;
-                }
-            }
-        }
+        self.generate(table, &mut row, around)?;
         let row: Row = row.into();
+        if table.partition.is_some() {
+            self.refuse_stranger(table, &row)?;
+        }
         self.check_row(table, &row, around)?;
         Ok(row)
+    }
+
+    /// Computes generated columns.
+    pub(super) fn generate(
+        &mut self,
+        table: &Table,
+        row: &mut [Value],
+        around: Around<'_>,
+    ) -> Result<(), Stop> {
+        if table.columns.iter().all(|c| c.generated.is_none()) {
+            return Ok(());
+        }
+        let old: Row = row.to_vec().into();
+        for (i, column) in table.columns.iter().enumerate() {
+            if let Some(generated) = &column.generated {
+                row[i] = self.of_row(generated, &old, around)?;
+            }
+        }
+        Ok(())
     }
 
     /// Checks `NOT NULL`, by column, then `CHECK`, by name.
@@ -92,18 +107,26 @@ impl Exec<'_> {
         Ok(Some(values.into()))
     }
 
-    /// Adds a new version to every index of its table. Returns the first index (by position) among
+    /// Adds a new version to every index of its table; `chain` is the version before it, if no indexed
+    /// column changed. Returns the first index (by position) among
     /// `lenient` in which the key is taken; any other taken key is an error.
     pub(super) fn index_row(
         &mut self,
         table: &Table,
         row: &Row,
         version: VersionId,
+        chain: Option<VersionId>,
         lenient: &[usize],
         around: Around<'_>,
     ) -> Result<Option<usize>, Stop> {
         for (i, index) in table.indexes.iter().enumerate() {
-            let Some(key) = self.index_key(index, row, around)? else {
+            let calls = index.keys.iter().any(|k| walk::calls_routine(&k.expr));
+            let key = match chain {
+                // The server computes no key for a version that joins a chain.
+                Some(old) if calls => self.store.key_of(index.id, old),
+                _ => self.index_key(index, row, around)?,
+            };
+            let Some(key) = key else {
                 continue;
             };
             if index.deferrable {
@@ -115,9 +138,13 @@ impl Exec<'_> {
                 }
                 continue;
             }
-            let check = self
-                .store
-                .index_insert(&mut self.run, index.id, &key, version)?;
+            let check = if lenient.contains(&i) {
+                self.store
+                    .index_try_insert(&mut self.run, index.id, &key, version)?
+            } else {
+                self.store
+                    .index_insert(&mut self.run, index.id, &key, version)?
+            };
             if let UniqueCheck::Conflict(_) = check {
                 if lenient.contains(&i) {
                     return Ok(Some(i));

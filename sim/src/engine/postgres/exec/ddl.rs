@@ -21,7 +21,9 @@ use crate::plan::catalog::{
     Check, Column, EnumType, ForeignKey, Index, IndexMethod, Sequence, Table,
 };
 use crate::plan::ddl::{AlterTable, Ddl, NewForeignKey};
+use crate::plan::descendants;
 use crate::plan::expr;
+use crate::plan::partition::Bound as Belonging;
 use crate::plan::query::Query;
 use crate::plan::types::EnumId;
 
@@ -41,18 +43,28 @@ const NOWHERE: Around<'static> = Around {
 
 /// The tables that a change of the schema locks before anything else, and how.
 pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
-    let exclusive = |tables: &[Arc<Table>]| -> Vec<(RelId, LockMode)> {
-        tables
-            .iter()
-            .map(|table| (table.id, LockMode::AccessExclusive))
-            .collect()
-    };
     match ddl {
-        Ddl::CreateTable { foreign_keys, .. } => foreign_keys
-            .iter()
-            .filter_map(|key| key.parent.as_ref())
-            .map(|parent| (parent.id, LockMode::ShareRowExclusive))
-            .collect(),
+        Ddl::CreateTable {
+            table,
+            foreign_keys,
+            ..
+        } => {
+            let mut locks = Vec::new();
+            let mode = if table.partition.is_some() {
+                LockMode::AccessExclusive
+            } else {
+                LockMode::ShareUpdateExclusive
+            };
+            for parent in &table.parents {
+                locks.push((*parent, mode));
+                if table.partition.is_some() {
+                    locks.extend(default_partition(schema, *parent));
+                }
+            }
+            let keys = foreign_keys.iter().filter_map(|key| key.parent.as_ref());
+            locks.extend(keys.flat_map(|parent| referred(schema, parent)));
+            locks
+        }
         Ddl::CreateIndex {
             table,
             concurrently,
@@ -68,27 +80,55 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
         Ddl::AlterTable { table, actions } => {
             // The strongest that any of the actions needs (manual, `ALTER TABLE`).
             let needs = |action: &AlterTable| match action {
-                AlterTable::Validate { .. } => LockMode::ShareUpdateExclusive,
+                AlterTable::Validate { .. } | AlterTable::Attach { .. } => {
+                    LockMode::ShareUpdateExclusive
+                }
                 AlterTable::AddForeignKey(_)
                 | AlterTable::AddTrigger(_)
                 | AlterTable::SetTrigger { .. } => LockMode::ShareRowExclusive,
                 _ => LockMode::AccessExclusive,
             };
             let own = actions.iter().map(needs).max();
-            let parents = actions.iter().filter_map(|action| match action {
-                AlterTable::AddForeignKey(key) => {
-                    let parent = key.parent.as_ref()?;
-                    Some((parent.id, LockMode::ShareRowExclusive))
+            let others = actions.iter().flat_map(|action| match action {
+                AlterTable::AddForeignKey(key) => match &key.parent {
+                    Some(parent) => referred(schema, parent),
+                    None => Vec::new(),
+                },
+                AlterTable::Validate { parent, .. } => vec![(*parent, LockMode::RowShare)],
+                AlterTable::Attach {
+                    partition,
+                    foreign_keys,
+                    ..
+                } => {
+                    let mut locks = vec![(partition.id, LockMode::AccessExclusive)];
+                    locks.extend(default_partition(schema, table.id));
+                    let keys = foreign_keys.iter().filter_map(|key| key.parent.as_ref());
+                    locks.extend(keys.flat_map(|parent| referred(schema, parent)));
+                    locks
                 }
-                AlterTable::Validate { parent, .. } => Some((*parent, LockMode::RowShare)),
-                _ => None,
+                AlterTable::Detach { partition } => {
+                    let mut locks = vec![(partition.id, LockMode::AccessExclusive)];
+                    locks.extend(default_partition(schema, table.id));
+                    locks
+                }
+                _ => Vec::new(),
             });
             std::iter::once((table.id, own.unwrap_or(LockMode::AccessExclusive)))
-                .chain(parents)
+                .chain(others)
                 .collect()
         }
         Ddl::DropTables { tables, .. } => {
-            let mut locks = exclusive(tables);
+            let mut locks = Vec::new();
+            for table in tables {
+                if table.partition.is_some() {
+                    for parent in &table.parents {
+                        locks.push((*parent, LockMode::AccessExclusive));
+                        locks.extend(default_partition(schema, *parent));
+                    }
+                }
+                let all = descendants(schema, table);
+                locks.extend(all.iter().map(|t| (t.id, LockMode::AccessExclusive)));
+            }
             for table in tables {
                 // A foreign key goes from both of its tables.
                 let parents = table.foreign_keys.iter().map(|key| key.parent);
@@ -105,18 +145,39 @@ pub(super) fn locks(ddl: &Ddl, schema: &Schema) -> Vec<(RelId, LockMode)> {
             .iter()
             .map(|(table, _)| (table.id, LockMode::AccessExclusive))
             .collect(),
-        Ddl::Truncate { tables, .. } => exclusive(tables),
+        Ddl::Truncate { tables, .. } => {
+            let all = tables.iter().flat_map(|table| descendants(schema, table));
+            all.map(|table| (table.id, LockMode::AccessExclusive))
+                .collect()
+        }
         Ddl::CreateSequence { .. }
         | Ddl::CreateExtension { .. }
         | Ddl::CreateEnum(_)
-        | Ddl::CreateFunction(_)
-        | Ddl::DropFunctions(_)
+        | Ddl::CreateRoutine { .. }
+        | Ddl::DropRoutines { .. }
         | Ddl::DropEnums { .. } => Vec::new(),
         Ddl::DropSequences { sequences, .. } => sequences
             .iter()
             .map(|sequence| (sequence.id, LockMode::AccessExclusive))
             .collect(),
     }
+}
+
+/// The default partition of a table: what belongs to it changes with every other partition.
+fn default_partition(schema: &Schema, parent: RelId) -> Option<(RelId, LockMode)> {
+    let mut partitions = schema.tables.values();
+    let found = partitions
+        .find(|t| t.partition == Some(Belonging::Default) && t.parents.first() == Some(&parent))?;
+    Some((found.id, LockMode::AccessExclusive))
+}
+
+/// A table that a new foreign key refers to, with its partitions.
+fn referred(schema: &Schema, parent: &Arc<Table>) -> Vec<(RelId, LockMode)> {
+    let all = descendants(schema, parent);
+    let kept = all
+        .iter()
+        .filter(|t| t.id == parent.id || parent.partitioned.is_some());
+    kept.map(|t| (t.id, LockMode::ShareRowExclusive)).collect()
 }
 
 /// A unique index of the server's catalogue over names, with its columns.
@@ -189,6 +250,20 @@ impl Exec<'_> {
                     ..EnumType::clone(labels)
                 })));
             }
+            Ddl::CreateRoutine { routine, replace } => self.create_routine(routine, *replace)?,
+            Ddl::DropRoutines {
+                routines,
+                missing,
+                cascade,
+            } => {
+                for name in missing {
+                    self.notice(
+                        "NOTICE",
+                        format!("function {name} does not exist, skipping"),
+                    );
+                }
+                self.drop_routines(routines, *cascade)?;
+            }
             Ddl::CreateExtension {
                 name,
                 if_not_exists,
@@ -203,8 +278,6 @@ impl Exec<'_> {
                     return Err(DbError::postgres("42710", message).into());
                 }
             },
-            Ddl::CreateFunction(name) => self.edit(Edit::Function(Arc::clone(name), true)),
-            Ddl::DropFunctions(names) => self.drop_functions(names)?,
             Ddl::AlterTable { table, actions } => {
                 for action in actions {
                     let table = Table::clone(&self.table(table.id));
@@ -275,12 +348,12 @@ impl Exec<'_> {
         self.store.note_lock(self.session, tag, mode);
     }
 
-    fn new_id(&mut self) -> RelId {
+    pub(super) fn new_id(&mut self) -> RelId {
         self.store.catalog_mut().new_id()
     }
 
     /// Makes an edit, and sees it.
-    fn edit(&mut self, edit: Edit) {
+    pub(super) fn edit(&mut self, edit: Edit) {
         let levels = self.store.xact(self.session).levels.len();
         let level = levels.saturating_sub(1) as u8;
         self.store.ensure_xid(self.session);
@@ -370,6 +443,9 @@ impl Exec<'_> {
         }
         let table = Arc::new(table);
         self.edit(Edit::Table(Arc::clone(&table)));
+        if table.partition.is_some() {
+            self.check_default(&table)?;
+        }
         let affected = rows.len() as u64;
         for row in rows {
             let row = self.finish_row(&table, row.to_vec(), NOWHERE)?;
@@ -382,7 +458,7 @@ impl Exec<'_> {
     }
 
     /// Builds an index over the rows that there are, and adds it to `table`.
-    fn add_index(&mut self, table: &mut Table, new: &Index) -> Result<(), Stop> {
+    pub(super) fn add_index(&mut self, table: &mut Table, new: &Index) -> Result<(), Stop> {
         let mut index = new.clone();
         index.id = self.new_id();
         if index.primary {
@@ -442,7 +518,7 @@ impl Exec<'_> {
     }
 
     /// The rows of a table that are there now, newest versions.
-    fn live_rows(&mut self, table: RelId) -> Vec<(VersionId, Row)> {
+    pub(super) fn live_rows(&mut self, table: RelId) -> Vec<(VersionId, Row)> {
         let items = self.store.scan(table);
         let mut rows = Vec::new();
         for &version in items.iter() {
@@ -491,7 +567,18 @@ impl Exec<'_> {
                 }
                 table.foreign_keys.push(key);
             }
-            AlterTable::AddTrigger(trigger) => table.triggers.push(trigger.clone()),
+            AlterTable::AddTrigger(trigger) => {
+                table.triggers.retain(|t| t.name != trigger.name);
+                table.triggers.push(trigger.clone());
+            }
+            AlterTable::Attach {
+                partition,
+                bound,
+                indexes,
+                foreign_keys,
+            } => return self.attach(&table, partition.id, bound, indexes, foreign_keys),
+            AlterTable::Detach { partition } => return self.detach(partition.id),
+            AlterTable::DropTrigger { name } => table.triggers.retain(|t| t.name != *name),
             AlterTable::SetTrigger { name, enabled } => {
                 for trigger in table.triggers.iter_mut().filter(|t| t.name == *name) {
                     trigger.enabled = *enabled;
@@ -634,8 +721,13 @@ impl Exec<'_> {
     }
 
     /// Every row that is there must have its parent.
-    fn check_existing(&mut self, table: &Table, key: &ForeignKey) -> Result<(), Stop> {
-        let parents = self.live_rows(key.parent);
+    pub(super) fn check_existing(&mut self, table: &Table, key: &ForeignKey) -> Result<(), Stop> {
+        let mut parents = Vec::new();
+        for leaf in self.leaves(&self.table(key.parent)) {
+            for (version, row) in self.live_rows(leaf.table.id) {
+                parents.push((version, leaf.ancestors_row(&row)));
+            }
+        }
         for (_, row) in self.live_rows(table.id) {
             let values: Vec<&Value> = key.columns.iter().map(|c| &row[*c]).collect();
             if values.iter().any(|v| v.is_null()) {
@@ -732,29 +824,6 @@ impl Exec<'_> {
             .collect()
     }
 
-    fn drop_functions(&mut self, names: &[Arc<str>]) -> Result<(), Stop> {
-        for name in names {
-            let mut tables = self.schema.tables.values();
-            let user = tables.find_map(|table| {
-                let mut triggers = table.triggers.iter();
-                let trigger = triggers.find(|t| t.function == *name)?;
-                Some((Arc::clone(&trigger.name), Arc::clone(&table.name)))
-            });
-            if let Some((trigger, table)) = user {
-                return Err(DbError::postgres(
-                    "2BP01",
-                    format!("cannot drop function {name}() because other objects depend on it"),
-                )
-                .with_detail(format!(
-                    "trigger {trigger} on table {table} depends on function {name}()"
-                ))
-                .into());
-            }
-            self.edit(Edit::Function(Arc::clone(name), false));
-        }
-        Ok(())
-    }
-
     fn drop_users(&mut self, users: &[(Arc<Table>, Arc<str>)]) {
         for (child, key) in users {
             let mut child = Table::clone(&self.table(child.id));
@@ -763,7 +832,8 @@ impl Exec<'_> {
         }
     }
 
-    fn drop_tables(&mut self, tables: &[Arc<Table>], cascade: bool) -> Result<(), Stop> {
+    fn drop_tables(&mut self, named: &[Arc<Table>], cascade: bool) -> Result<(), Stop> {
+        let tables = &self.with_descendants(named, cascade)?;
         let ids: Vec<RelId> = tables.iter().map(|t| t.id).collect();
         let mut users = Vec::new();
         for table in tables {
@@ -784,15 +854,23 @@ impl Exec<'_> {
             }
             users.extend(of_table);
         }
-        match &users[..] {
-            [] => {}
-            [(child, key)] => self.notice(
+        let heirs = tables
+            .iter()
+            .filter(|t| t.partition.is_none() && named.iter().all(|n| n.id != t.id));
+        let heirs: Vec<&Arc<Table>> = heirs.collect();
+        match (&users[..], &heirs[..]) {
+            ([], []) => {}
+            ([], [heir]) => self.notice("NOTICE", format!("drop cascades to table {}", heir.name)),
+            ([(child, key)], []) => self.notice(
                 "NOTICE",
                 format!("drop cascades to constraint {key} on table {}", child.name),
             ),
-            many => self.notice(
+            (keys, heirs) => self.notice(
                 "NOTICE",
-                format!("drop cascades to {} other objects", many.len()),
+                format!(
+                    "drop cascades to {} other objects",
+                    keys.len() + heirs.len()
+                ),
             ),
         }
         self.drop_users(&users);
@@ -820,10 +898,17 @@ impl Exec<'_> {
 
     fn truncate(
         &mut self,
-        tables: &[Arc<Table>],
+        named: &[Arc<Table>],
         restart_identity: bool,
         cascade: bool,
     ) -> Result<(), Stop> {
+        let mut tables: Vec<Arc<Table>> = Vec::new();
+        for table in named.iter().flat_map(|t| descendants(&*self.schema, t)) {
+            if tables.iter().all(|known| known.id != table.id) {
+                tables.push(table);
+            }
+        }
+        let tables = &tables;
         let ids: Vec<RelId> = tables.iter().map(|t| t.id).collect();
         for table in tables {
             let users = self.users_of(table.id, |_| true, &ids);
@@ -847,6 +932,9 @@ impl Exec<'_> {
             }
         }
         for table in tables {
+            if table.triggers.iter().any(|t| t.enabled && t.truncate) {
+                return Err(DbError::unsupported("TRUNCATE triggers", None).into());
+            }
             self.store.ssi_empty(self.session, table.id)?;
             self.store.truncate(self.session, &self.snapshot, table.id);
             // It builds the indexes anew.
@@ -881,7 +969,7 @@ fn shape(table: RelId, index: &Index) -> IndexShape {
 }
 
 /// A foreign key with the ids of what it refers to.
-fn resolved(table: &Table, key: &NewForeignKey) -> ForeignKey {
+pub(super) fn resolved(table: &Table, key: &NewForeignKey) -> ForeignKey {
     let (parent, indexes) = match &key.parent {
         Some(parent) if parent.id != table.id => (parent.id, &parent.indexes),
         _ => (table.id, &table.indexes),
@@ -898,5 +986,6 @@ fn resolved(table: &Table, key: &NewForeignKey) -> ForeignKey {
         deferred: key.deferred,
         match_full: key.match_full,
         validated: key.validated,
+        inherited: key.inherited,
     }
 }

@@ -10,17 +10,19 @@
 //!   that reaches a row which the transaction cannot see is a serialization failure.
 //!
 //! Each check or action is a nested statement with its own command id; what an action writes is
-//! checked in turn before the next event.
+//! checked in turn, after all that is queued already.
 
 use std::hash::Hash;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{Row, Value};
+use rowlock_model::{DbError, Row, Value};
 
 use super::bound::Around;
 use super::constraint::{output_text, shown_key};
+use super::partition::{Leaf, ancestors_row};
+use super::trigger::{Action as Fired, Firing, QueuedTrigger};
 use super::write::Replaced;
 use super::{Exec, Stop};
 use crate::engine::postgres::session::Deferred;
@@ -28,8 +30,9 @@ use crate::engine::postgres::{
     Birth, Entry, LockMode, LockOutcome, LockScope, RelId, RowLock, Snapshot, Tag, UniqueCheck,
     VersionId, WaitPolicy, errors,
 };
-use crate::plan::catalog::{Action, ForeignKey, Index, Table};
+use crate::plan::catalog::{Action, ForeignKey, Index, Table, Timing, Trigger};
 use crate::plan::write::Assignment;
+use crate::plan::{column_map, descendants};
 use crate::world::Digest;
 
 /// A change of a row that foreign keys may have to look at.
@@ -46,6 +49,17 @@ pub(crate) enum Event {
 }
 
 impl Event {
+    /// The event of a partition's row as one of the table above it.
+    fn seen_from(&self, map: Option<&[usize]>) -> Event {
+        let seen = |row: &Row| ancestors_row(map, row);
+        match self {
+            Event::Insert(row) => Event::Insert(seen(row)),
+            Event::Update(old, new) => Event::Update(seen(old), seen(new)),
+            Event::Delete(row) => Event::Delete(seen(row)),
+            Event::Key(key) => Event::Key(Rc::clone(key)),
+        }
+    }
+
     /// Adds the event to a digest.
     pub(crate) fn digest(&self, digest: &mut Digest) {
         std::mem::discriminant(self).hash(digest);
@@ -68,12 +82,31 @@ pub(super) struct Queued {
     own: bool,
     /// The unique constraint, of a key.
     unique: Option<Arc<str>>,
+    /// The row was deleted here because it is in another partition now.
+    moved: bool,
+    /// A trigger that fires instead of looking at foreign keys.
+    trigger: Option<Box<QueuedTrigger>>,
 }
 
 impl Exec<'_> {
     /// Queues a row change, if a foreign key concerns its table.
     pub(super) fn queue(&mut self, table: &Table, event: Event, version: VersionId) {
         self.queue_event(table, event, version, false);
+    }
+
+    /// Queues a deletion; `moved`: the row is in another partition now.
+    pub(super) fn queue_delete(
+        &mut self,
+        table: &Table,
+        old: Row,
+        version: VersionId,
+        moved: bool,
+    ) {
+        let before = self.events.len();
+        self.queue_event(table, Event::Delete(old), version, false);
+        for queued in &mut self.events[before..] {
+            queued.moved = moved;
+        }
     }
 
     /// Queues an update; `own`: the old version was made by the same transaction, so that its own
@@ -97,9 +130,16 @@ impl Exec<'_> {
                 version,
                 own,
                 unique: Some(name),
+                moved: false,
+                trigger: None,
             });
         }
-        if table.foreign_keys.is_empty() && self.schema.references(table.id).next().is_none() {
+        let referred = |id| self.schema.references(id).next().is_some();
+        if table.foreign_keys.is_empty()
+            && !referred(table.id)
+            && !(table.partition.is_some()
+                && self.ancestors(table.id).iter().any(|t| referred(t.id)))
+        {
             return;
         }
         self.events.push(Queued {
@@ -108,19 +148,92 @@ impl Exec<'_> {
             version,
             own,
             unique: None,
+            moved: false,
+            trigger: None,
         });
+    }
+
+    /// Queues a trigger that fires when the statement ends.
+    pub(super) fn queue_trigger(
+        &mut self,
+        table: &Table,
+        trigger: &Trigger,
+        action: super::trigger::Action,
+        old: Option<&Row>,
+        new: Option<&Row>,
+    ) {
+        self.events.push(Queued {
+            table: table.id,
+            event: Event::Insert([].into()),
+            version: crate::world::Slot(0),
+            own: false,
+            unique: None,
+            moved: false,
+            trigger: Some(Box::new(QueuedTrigger {
+                trigger: Arc::new(trigger.clone()),
+                action,
+                old: old.map(Row::clone),
+                new: new.map(Row::clone),
+            })),
+        });
+    }
+
+    /// Takes a trigger for a statement out of the queue.
+    pub(super) fn unqueue_trigger(
+        &mut self,
+        table: &Table,
+        trigger: &Trigger,
+        action: super::trigger::Action,
+    ) {
+        self.events.retain(|queued| match &queued.trigger {
+            Some(other) => {
+                queued.table != table.id
+                    || other.trigger.each_row
+                    || other.trigger.name != trigger.name
+                    || other.action != action
+            }
+            None => true,
+        });
+    }
+
+    fn fire_queued(&mut self, table: &Table, queued: &QueuedTrigger) -> Result<(), Stop> {
+        let QueuedTrigger {
+            trigger,
+            action,
+            old,
+            new,
+        } = queued;
+        if trigger.each_row {
+            self.call_trigger(Firing {
+                trigger,
+                table,
+                action: *action,
+                old: old.as_ref(),
+                new: new.as_ref(),
+            })?;
+            return Ok(());
+        }
+        self.fire_for_statement(table, trigger, *action)
     }
 
     /// Runs what is queued: called at the end of the statement, and of every nested one.
     pub(super) fn fire_events(&mut self) -> Result<(), Stop> {
-        for queued in std::mem::take(&mut self.events) {
-            self.fire(&queued)?;
+        while !self.events.is_empty() {
+            for queued in std::mem::take(&mut self.events) {
+                self.fire(&queued)?;
+            }
         }
         Ok(())
     }
 
     fn fire(&mut self, queued: &Queued) -> Result<(), Stop> {
         let schema = Rc::clone(&self.schema);
+        if let Some(trigger) = &queued.trigger {
+            let Some(table) = schema.tables.get(&queued.table) else {
+                return Ok(());
+            };
+            return self.fire_queued(table, trigger);
+        }
         if let (Event::Key(key), Some(name)) = (&queued.event, &queued.unique) {
             let Some(table) = schema.tables.get(&queued.table) else {
                 return Ok(());
@@ -134,21 +247,36 @@ impl Exec<'_> {
             }
             return self.recheck_key(table, index, key);
         }
-        if let Event::Delete(old) | Event::Update(old, _) = &queued.event {
-            let mut keys: Vec<(&Arc<Table>, &ForeignKey)> =
-                schema.references(queued.table).collect();
-            keys.sort_by(|a, b| (a.0.id, &a.1.name).cmp(&(b.0.id, &b.1.name)));
-            for (child, key) in keys {
-                let new = match &queued.event {
-                    Event::Update(_, new) => Some(new),
-                    _ => None,
-                };
-                self.parent_changed(queued, child, key, old, new)?;
-            }
-        }
         let Some(table) = schema.tables.get(&queued.table) else {
             return Ok(());
         };
+        if !matches!(queued.event, Event::Insert(_)) {
+            // Keys may refer to a partition or to a table above it.
+            let mut referred = vec![Arc::clone(table)];
+            if !queued.moved {
+                referred.extend(self.ancestors(queued.table));
+            }
+            for parent in referred {
+                let mut keys: Vec<(&Arc<Table>, &ForeignKey)> =
+                    schema.references(parent.id).collect();
+                if keys.is_empty() {
+                    continue;
+                }
+                keys.sort_by(|a, b| (a.0.id, &a.1.name).cmp(&(b.0.id, &b.1.name)));
+                let map = column_map(&parent, table);
+                let queued = Queued {
+                    event: queued.event.seen_from(map.as_deref()),
+                    table: parent.id,
+                    ..queued.clone()
+                };
+                for (child, key) in keys {
+                    self.parent_changed(&queued, child, key)?;
+                }
+            }
+        }
+        if table.partitioned.is_some() {
+            return Ok(());
+        }
         if let Event::Insert(new) | Event::Update(_, new) = &queued.event {
             for key in &table.foreign_keys {
                 if let Event::Update(old, _) = &queued.event
@@ -242,7 +370,8 @@ impl Exec<'_> {
                     self.check_child(holder, key, new, check.version)?;
                 }
                 Event::Delete(old) | Event::Update(old, _) => {
-                    self.no_action(holder, key, old)?;
+                    let changed = self.store.version(check.version).table;
+                    self.no_action(holder, key, old, changed)?;
                 }
                 Event::Insert(_) | Event::Key(_) => {}
             }
@@ -289,29 +418,90 @@ impl Exec<'_> {
     /// Locks the parent row with these key values `FOR KEY SHARE`; whether there is one.
     fn lock_parent(
         &mut self,
-        parent: &Table,
+        parent: &Arc<Table>,
         key: &ForeignKey,
         values: &[Value],
     ) -> Result<bool, Stop> {
         self.lock_searched(parent.id, LockMode::RowShare)?;
-        self.nested(false, |exec| {
-            let mut prefix = Vec::new();
-            if let Some(index) = parent.indexes.iter().find(|i| i.id == key.parent_index) {
+        let places = self.places(parent, &key.parent_columns, values)?;
+        for (leaf, _) in places.iter().filter(|(leaf, _)| leaf.table.id != parent.id) {
+            self.lock_searched(leaf.table.id, LockMode::RowShare)?;
+        }
+        // Rows of a partitioned table are looked for under the newest snapshot.
+        self.nested(parent.partitioned.is_some(), |exec| {
+            for (leaf, columns) in &places {
+                let Some(index) = exec.index_of_part(&leaf.table, key.parent_index) else {
+                    continue;
+                };
+                let mut prefix = Vec::new();
                 for index_key in &index.keys {
-                    let at = key
-                        .parent_columns
-                        .iter()
-                        .position(|c| Some(*c) == index_key.column);
-                    match at {
+                    match columns.iter().position(|c| Some(*c) == index_key.column) {
                         Some(at) => prefix.push(values[at].clone()),
                         None => break,
                     }
                 }
+                let candidates = exec.store.index_lookup(index.id, &prefix, false);
+                exec.note_lookup(index.id, &prefix, &candidates)?;
+                if exec.lock_matching(&candidates, columns, values)? {
+                    return Ok(true);
+                }
             }
-            let candidates = exec.store.index_lookup(key.parent_index, &prefix, false);
-            exec.note_lookup(key.parent_index, &prefix, &candidates)?;
-            exec.lock_matching(&candidates, &key.parent_columns, values)
+            Ok(false)
         })
+    }
+
+    /// The stored tables in which rows of a table with these values can be, and where the columns are
+    /// in each.
+    fn places(
+        &mut self,
+        table: &Arc<Table>,
+        columns: &[usize],
+        values: &[Value],
+    ) -> Result<Vec<(Leaf, Vec<usize>)>, Stop> {
+        let Some(partitioning) = &table.partitioned else {
+            return Ok(vec![(Leaf::itself(table), columns.to_vec())]);
+        };
+        let known = partitioning
+            .keys
+            .iter()
+            .all(|k| k.column.is_some_and(|c| columns.contains(&c)));
+        let mut row = vec![Value::Null; table.columns.len()];
+        for (column, value) in columns.iter().zip(values) {
+            row[*column] = value.clone();
+        }
+        let mut places = Vec::new();
+        for leaf in self.leaves(table) {
+            let own = leaf.own_columns(columns);
+            let direct = leaf.table.parents.first() == Some(&table.id);
+            if known && direct {
+                let row: Row = leaf.own_row(row.clone()).into();
+                if !self.belongs(&leaf.table, &row)? {
+                    continue;
+                }
+            }
+            places.push((leaf, own));
+        }
+        Ok(places)
+    }
+
+    /// The index of a table that is, or belongs to, an index of a table above it.
+    fn index_of_part(&self, table: &Arc<Table>, id: RelId) -> Option<Index> {
+        let chain = self.ancestors(table.id);
+        let belongs = |index: &&Index| {
+            let mut at = Some(index.id);
+            while let Some(one) = at {
+                if one == id {
+                    return true;
+                }
+                let mut indexes = table
+                    .indexes
+                    .iter()
+                    .chain(chain.iter().flat_map(|t| &t.indexes));
+                at = indexes.find(|i| i.id == one).and_then(|i| i.parent);
+            }
+            false
+        };
+        table.indexes.iter().find(belongs).cloned()
     }
 
     /// Locks the visible rows among `candidates` that have the values; whether there is one.
@@ -361,9 +551,13 @@ impl Exec<'_> {
         queued: &Queued,
         child: &Arc<Table>,
         key: &ForeignKey,
-        old: &Row,
-        new: Option<&Row>,
     ) -> Result<(), Stop> {
+        let (old, new) = match &queued.event {
+            Event::Delete(old) => (old, None),
+            Event::Update(old, new) => (old, Some(new)),
+            Event::Insert(_) | Event::Key(_) => return Ok(()),
+        };
+        let changed = self.store.version(queued.version).table;
         let old_values: Vec<Value> = key.parent_columns.iter().map(|c| old[*c].clone()).collect();
         if old_values.iter().any(Value::is_null) {
             return Ok(());
@@ -378,8 +572,8 @@ impl Exec<'_> {
                 self.defer(child, &key.name, queued);
                 Ok(())
             }
-            Action::NoAction => self.no_action(child, key, old),
-            Action::Restrict => self.refuse(child, key, &old_values),
+            Action::NoAction => self.no_action(child, key, old, changed),
+            Action::Restrict => self.refuse(child, key, &old_values, changed),
             Action::Cascade => match new {
                 None => self.cascade_delete(child, key, &old_values),
                 Some(new) => {
@@ -410,27 +604,45 @@ impl Exec<'_> {
                     set.push((*c, value));
                 }
                 self.set_children(child, key, &old_values, set)?;
-                self.no_action(child, key, old)
+                self.no_action(child, key, old, changed)
             }
         }
     }
 
-    /// NO ACTION: refuses unless another parent row has taken the key over.
-    fn no_action(&mut self, child: &Table, key: &ForeignKey, old: &Row) -> Result<(), Stop> {
+    /// NO ACTION: refuses unless another parent row has taken the key over. `changed` is the table in
+    /// which the row was stored.
+    fn no_action(
+        &mut self,
+        child: &Arc<Table>,
+        key: &ForeignKey,
+        old: &Row,
+        changed: RelId,
+    ) -> Result<(), Stop> {
         let values: Vec<Value> = key.parent_columns.iter().map(|c| old[*c].clone()).collect();
         let parent = self.table(key.parent);
         if self.lock_parent(&parent, key, &values)? {
             return Ok(());
         }
-        self.refuse(child, key, &values)
+        self.refuse(child, key, &values, changed)
     }
 
     /// 23503 if there is a child with these values.
-    fn refuse(&mut self, child: &Table, key: &ForeignKey, values: &[Value]) -> Result<(), Stop> {
-        self.lock_searched(child.id, LockMode::RowShare)?;
+    fn refuse(
+        &mut self,
+        child: &Arc<Table>,
+        key: &ForeignKey,
+        values: &[Value],
+        changed: RelId,
+    ) -> Result<(), Stop> {
+        let places = self.child_places(child, key, values, LockMode::RowShare)?;
         let found = self.nested(true, |exec| {
-            let candidates = exec.children(child, key, values)?;
-            exec.lock_matching(&candidates, &key.columns, values)
+            for (leaf, columns) in &places {
+                let candidates = exec.children(&leaf.table, columns, values)?;
+                if exec.lock_matching(&candidates, columns, values)? {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
         })?;
         if !found {
             return Ok(());
@@ -438,21 +650,42 @@ impl Exec<'_> {
         let parent = self.table(key.parent);
         let columns = names(&parent, &key.parent_columns);
         let shown = shown(&parent, &key.parent_columns, values);
-        Err(errors::foreign_key_still_referenced(
-            &parent.name,
-            &key.name,
-            &columns,
-            &shown,
-            &child.name,
+        // A key that refers to a partitioned table has a part for each of its partitions.
+        let parts = descendants(&*self.schema, &parent);
+        let (table, name) = match parts.iter().position(|t| t.id == changed) {
+            Some(n) if n > 0 => (
+                Arc::clone(&parts[n].name),
+                format!("{}{n}", key.name).into(),
+            ),
+            _ => (Arc::clone(&parent.name), Arc::clone(&key.name)),
+        };
+        Err(
+            errors::foreign_key_still_referenced(&table, &name, &columns, &shown, &child.name)
+                .into(),
         )
-        .into())
+    }
+
+    /// The tables in which children can be, locked.
+    fn child_places(
+        &mut self,
+        child: &Arc<Table>,
+        key: &ForeignKey,
+        values: &[Value],
+        mode: LockMode,
+    ) -> Result<Vec<(Leaf, Vec<usize>)>, Stop> {
+        self.lock_searched(child.id, mode)?;
+        let places = self.places(child, &key.columns, values)?;
+        for (leaf, _) in places.iter().filter(|(leaf, _)| leaf.table.id != child.id) {
+            self.lock_searched(leaf.table.id, mode)?;
+        }
+        Ok(places)
     }
 
     /// Where children with these values can be.
     fn children(
         &mut self,
         child: &Table,
-        key: &ForeignKey,
+        columns: &[usize],
         values: &[Value],
     ) -> Result<Vec<VersionId>, Stop> {
         let index = child.indexes.iter().find(|index| {
@@ -461,7 +694,7 @@ impl Exec<'_> {
                     .keys
                     .first()
                     .and_then(|k| k.column)
-                    .is_some_and(|c| key.columns.contains(&c))
+                    .is_some_and(|c| columns.contains(&c))
         });
         let Some(index) = index else {
             let items = self.store.scan(child.id);
@@ -472,7 +705,7 @@ impl Exec<'_> {
             .keys
             .iter()
             .map_while(|k| {
-                let at = key.columns.iter().position(|c| Some(*c) == k.column)?;
+                let at = columns.iter().position(|c| Some(*c) == k.column)?;
                 Some(values[at].clone())
             })
             .collect();
@@ -483,39 +716,69 @@ impl Exec<'_> {
 
     fn cascade_delete(
         &mut self,
-        child: &Table,
+        child: &Arc<Table>,
         key: &ForeignKey,
         values: &[Value],
     ) -> Result<(), Stop> {
-        self.lock_searched(child.id, LockMode::RowExclusive)?;
+        let places = self.child_places(child, key, values, LockMode::RowExclusive)?;
         self.nested(true, |exec| {
-            for version in exec.children(child, key, values)? {
-                let mut version = version;
-                if !exec.is_child(version, key, values)? {
-                    continue;
-                }
-                while let Replaced::Newer(newer) = exec.remove(child, version)? {
-                    if !exec.has(newer, &key.columns, values) {
-                        break;
-                    }
-                    version = newer;
+            exec.before_statement(child, Fired::Delete, &[])?;
+            for (leaf, columns) in &places {
+                for version in exec.children(&leaf.table, columns, values)? {
+                    exec.delete_child(&leaf.table, columns, values, version)?;
                 }
             }
-            exec.fire_events()
+            exec.after_statement(child, Fired::Delete, &[]);
+            Ok(())
         })
+    }
+
+    fn delete_child(
+        &mut self,
+        child: &Table,
+        columns: &[usize],
+        values: &[Value],
+        mut version: VersionId,
+    ) -> Result<(), Stop> {
+        if !self.is_child(version, columns, values)? {
+            return Ok(());
+        }
+        if child.has_triggers(Timing::Before, true, Fired::Delete) {
+            match self.lock_for_trigger(version, RowLock::Update)? {
+                Replaced::Done(_) => {}
+                Replaced::Newer(newer) if self.has(newer, columns, values) => version = newer,
+                _ => return Ok(()),
+            }
+            let old = Row::clone(self.store.row(version));
+            if !self.before_delete(child, &old)? {
+                return Ok(());
+            }
+        }
+        while let Replaced::Newer(newer) = self.remove(child, version)? {
+            if !self.has(newer, columns, values) {
+                break;
+            }
+            version = newer;
+        }
+        Ok(())
     }
 
     fn set_children(
         &mut self,
-        child: &Table,
+        child: &Arc<Table>,
         key: &ForeignKey,
         values: &[Value],
         set: Vec<(usize, Value)>,
     ) -> Result<(), Stop> {
-        let around = Around {
-            params: &[],
-            outer: None,
-        };
+        let keys = child.partitioned.iter().flat_map(|p| &p.keys);
+        let mut keys = keys.filter_map(|k| k.column);
+        if keys.any(|k| set.iter().any(|(column, _)| *column == k)) {
+            return Err(DbError::unsupported(
+                "a foreign key's action that sets a partition key",
+                None,
+            )
+            .into());
+        }
         let assignments: Vec<Assignment> = set
             .iter()
             .map(|(column, value)| Assignment {
@@ -523,39 +786,68 @@ impl Exec<'_> {
                 value: crate::plan::expr::Expr::Const(value.clone()),
             })
             .collect();
-        self.lock_searched(child.id, LockMode::RowExclusive)?;
+        let columns_set = super::trigger::columns_set(&assignments);
+        let places = self.child_places(child, key, values, LockMode::RowExclusive)?;
         self.nested(true, |exec| {
-            for version in exec.children(child, key, values)? {
-                let mut version = version;
-                if !exec.is_child(version, key, values)? {
-                    continue;
-                }
-                loop {
-                    let mut row = exec.store.row(version).to_vec();
-                    for (column, value) in &set {
-                        row[*column] = value.clone();
-                    }
-                    let row = exec.finish_row(child, row, around)?;
-                    match exec.replace(child, &assignments, version, row, around)? {
-                        Replaced::Newer(newer) if exec.has(newer, &key.columns, values) => {
-                            version = newer;
-                        }
-                        _ => break,
-                    }
+            exec.before_statement(child, Fired::Update, &columns_set)?;
+            for (leaf, columns) in &places {
+                let set = leaf.own_set(&assignments);
+                for version in exec.children(&leaf.table, columns, values)? {
+                    exec.set_child(&leaf.table, columns, values, &set, version)?;
                 }
             }
-            exec.fire_events()
+            exec.after_statement(child, Fired::Update, &columns_set);
+            Ok(())
         })
+    }
+
+    fn set_child(
+        &mut self,
+        child: &Table,
+        columns: &[usize],
+        values: &[Value],
+        set: &[Assignment],
+        mut version: VersionId,
+    ) -> Result<(), Stop> {
+        let around = Around {
+            params: &[],
+            outer: None,
+        };
+        if !self.is_child(version, columns, values)? {
+            return Ok(());
+        }
+        let assigned = super::trigger::columns_set(set);
+        if child.has_triggers(Timing::Before, true, Fired::Update) {
+            let strength = super::write::set_strength(child, set);
+            match self.lock_for_trigger(version, strength)? {
+                Replaced::Done(_) => {}
+                Replaced::Newer(newer) if self.has(newer, columns, values) => version = newer,
+                _ => return Ok(()),
+            }
+        }
+        loop {
+            let old = Row::clone(self.store.row(version));
+            let row = self.assigned(set, old.to_vec(), &[], around)?;
+            let fired = Fired::Update;
+            let Some(row) = self.before_row(child, fired, &assigned, Some(&old), row)? else {
+                return Ok(());
+            };
+            let row = self.finish_row(child, row, around)?;
+            match self.replace(child, set, version, row, around)? {
+                Replaced::Newer(newer) if self.has(newer, columns, values) => version = newer,
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// Whether a version is a child that an action reaches.
     fn is_child(
         &mut self,
         version: VersionId,
-        key: &ForeignKey,
+        columns: &[usize],
         values: &[Value],
     ) -> Result<bool, Stop> {
-        if !self.has(version, &key.columns, values)
+        if !self.has(version, columns, values)
             || !self.store.visible(self.session, &self.snapshot, version)
         {
             return Ok(false);
@@ -580,7 +872,7 @@ impl Exec<'_> {
 
     /// Runs a nested statement under its own snapshot: in REPEATABLE READ that of the transaction,
     /// unless `newest` is wanted.
-    fn nested<R>(
+    pub(super) fn nested<R>(
         &mut self,
         newest: bool,
         f: impl FnOnce(&mut Self) -> Result<R, Stop>,
@@ -606,9 +898,7 @@ impl Exec<'_> {
             }
         };
         let before = std::mem::replace(&mut self.snapshot, snapshot);
-        let events = std::mem::take(&mut self.events);
         let result = f(self);
-        self.events = events;
         self.snapshot = before;
         result
     }

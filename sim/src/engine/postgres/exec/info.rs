@@ -35,6 +35,7 @@ impl Info {
         match &plan.kind {
             PlanKind::Query(query) => walk::query(&mut finder, query),
             PlanKind::Write(write) => walk::write(&mut finder, write),
+            PlanKind::Do(_) => {}
             PlanKind::Ddl(ddl) => {
                 if let Ddl::CreateTable {
                     fill: Some(query), ..

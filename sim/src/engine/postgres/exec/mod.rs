@@ -13,8 +13,12 @@
 //! | `write.rs`, `conflict.rs` | what do INSERT, UPDATE, DELETE, ON CONFLICT do to a row |
 //! | `constraint.rs` | NOT NULL, CHECK, unique keys, generated columns |
 //! | `foreign_key.rs` | the checks and actions at the end of a statement |
+//! | `merge.rs` | what does MERGE do to a row |
+//! | `partition.rs` | where does a row of a table with descendants go |
+//! | `trigger.rs` | when do triggers fire |
 //! | `function.rs` | what do `now()`, `nextval()`, the advisory locks do |
 //! | `view.rs` | what is in `pg_locks`, `pg_stat_activity` |
+//! | `routine/` | functions that users define |
 //! | `ddl.rs`, `estimate.rs` | changes of the schema |
 
 mod bound;
@@ -22,16 +26,21 @@ mod conflict;
 mod constraint;
 mod cte;
 mod ddl;
+mod ddl_partition;
 mod estimate;
 mod foreign_key;
 mod function;
 mod group;
 mod info;
+mod merge;
 mod order;
+mod partition;
+mod routine;
 mod run;
 mod select;
 mod source;
 mod table;
+mod trigger;
 mod view;
 mod walk;
 mod write;
@@ -46,6 +55,7 @@ use self::bound::Around;
 use self::cte::CteState;
 pub(crate) use self::foreign_key::Event;
 pub(crate) use self::info::{Info, locking_query};
+pub(super) use self::routine::FrameEnd;
 pub(crate) use self::view::{view, view_name};
 use super::catalog::Schema;
 use super::session::Modes;
@@ -55,6 +65,8 @@ use super::{
 };
 use crate::plan::expr::{self, HostFunction, Scope, SystemColumn};
 use crate::plan::query::{SubPlan, Wanted};
+use crate::plan::routine::Routine;
+use crate::plan::types::Type;
 
 /// Whether whoever takes rows wants more of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +112,15 @@ pub(super) struct Exec<'e> {
     rechecks: Vec<(Arc<str>, IndexKeyValues)>,
     /// SERIALIZABLE: what the running scan reads is noted elsewhere.
     unnoted: bool,
+    /// For which tables the running statement has fired its triggers `BEFORE` the statement: actions of
+    /// foreign keys are part of it, and fire them once.
+    statement_fired: Vec<(RelId, trigger::Action)>,
+    /// Partitions that the running statement has routed rows to.
+    routed: Vec<RelId>,
+    /// How many functions run inside each other.
+    depth: usize,
+    /// A statement of a function has run.
+    nested_ran: bool,
     /// Tables into which the statement has begun to insert, for views.
     pub(super) opened: Vec<RelId>,
     /// Set when a `pg_sleep` waits: until when.
@@ -133,6 +154,10 @@ impl<'e> Exec<'e> {
             events: Vec::new(),
             rechecks: Vec::new(),
             unnoted: false,
+            statement_fired: Vec::new(),
+            routed: Vec::new(),
+            depth: 0,
+            nested_ran: false,
             opened: Vec::new(),
             sleeps_until: None,
             slept: false,
@@ -186,6 +211,15 @@ impl expr::Host for Exec<'_> {
 
     fn call(&mut self, function: HostFunction, args: &[Value]) -> Result<Value, Stop> {
         self.function(function, args)
+    }
+
+    fn routine(
+        &mut self,
+        routine: &Arc<Routine>,
+        types: &[Type],
+        args: &[Value],
+    ) -> Result<Value, Stop> {
+        self.call_routine(routine, types, args)
     }
 
     fn rows(&mut self, plan: &SubPlan, scope: &Scope<'_>) -> Result<Arc<[Row]>, Stop> {

@@ -48,9 +48,13 @@ impl Exec<'_> {
             PlanKind::Query(query) => self.top_query(query, around)?,
             PlanKind::Write(write) => self.top_write(write, around)?,
             PlanKind::Ddl(ddl) => self.ddl(ddl)?,
+            PlanKind::Do(routine) => {
+                self.run_do(routine)?;
+                Done::default()
+            }
         };
         self.fire_events()?;
-        if self.info.writes || matches!(plan.kind, PlanKind::Ddl(_)) {
+        if self.info.writes || self.nested_ran || matches!(plan.kind, PlanKind::Ddl(_)) {
             // Nothing can wait any more: this happens once.
             self.store.advance_command(self.session);
         }

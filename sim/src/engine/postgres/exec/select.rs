@@ -264,7 +264,7 @@ impl Exec<'_> {
                 LockOutcome::Locked => {}
                 LockOutcome::LockedNewer(newer) => {
                     replaced = true;
-                    bound[lock.entry] = self.bind(newer);
+                    bound[lock.entry] = self.bind_at(&source.range[lock.entry], newer);
                 }
                 LockOutcome::Updated => return Err(errors::concurrent_update().into()),
                 LockOutcome::Deleted if self.keeps_snapshot() => {
@@ -273,9 +273,11 @@ impl Exec<'_> {
                 LockOutcome::Deleted | LockOutcome::SelfModified(_) => return Ok(Locked::Drop),
                 LockOutcome::Invisible => return Ok(Locked::Drop),
                 LockOutcome::WouldBlock if policy == WaitPolicy::Error => {
-                    let RangeKind::Table(table) = &source.range[lock.entry].kind else {
+                    let entry = &source.range[lock.entry];
+                    let RangeKind::Table(table) = &entry.kind else {
                         unreachable!("only stored tables are locked")
                     };
+                    let table = self.leaf_of(table, entry, version).table;
                     return Err(errors::row_lock_not_available(&table.name).into());
                 }
                 LockOutcome::WouldBlock => return Ok(Locked::Drop),

@@ -284,14 +284,36 @@ impl Exec<'_> {
             bound[index] = fixed[index].clone();
             sink(self, bound)?
         } else if let RangeKind::Table(table) = &entry.kind {
-            let keys = usable_keys(entry, have).filter(|_| !table.counted);
+            if let Some(members) = &entry.members {
+                let mut flow = Flow::More;
+                for member in members.iter().filter(|m| m.stored) {
+                    let keys = usable_keys(&member.access, &member.paths, have)
+                        .filter(|_| !member.table.counted);
+                    let map = member.columns.as_deref();
+                    flow = self.table_rows(
+                        &member.table,
+                        map,
+                        keys,
+                        input.around,
+                        bound,
+                        index,
+                        sink,
+                    )?;
+                    if flow == Flow::Enough {
+                        break;
+                    }
+                }
+                bound[index] = Bound::default();
+                return Ok(flow);
+            }
+            let keys = usable_keys(&entry.access, &entry.paths, have).filter(|_| !table.counted);
             if keys.is_none()
                 && !table.counted
                 && let Some(versions) = self.small_list(input, index, table)?
             {
-                self.visible_rows(&versions, bound, index, sink)?
+                self.visible_rows(&versions, None, bound, index, sink)?
             } else {
-                self.table_rows(table, keys, input.around, bound, index, sink)?
+                self.table_rows(table, None, keys, input.around, bound, index, sink)?
             }
         } else if have != 0 && !entry.lateral && !matches!(entry.kind, RangeKind::Cte(_)) {
             // The inner side of a join: computed once.
@@ -372,6 +394,22 @@ impl Exec<'_> {
                 }
                 Ok(Flow::More)
             }
+            RangeKind::Routine {
+                routine,
+                types,
+                args,
+                ordinality,
+            } => {
+                let rows = around.with(before, |scope| {
+                    self.routine_rows(routine, types, args, *ordinality, scope)
+                })?;
+                for row in rows {
+                    if sink(self, row)? == Flow::Enough {
+                        return Ok(Flow::Enough);
+                    }
+                }
+                Ok(Flow::More)
+            }
             RangeKind::Cte(id) => self.cte_rows(*id, around, sink),
         }
     }
@@ -425,8 +463,12 @@ fn clear(node: &From, bound: &mut [Bound]) {
 }
 
 /// The index conditions of an entry that can be computed when the entries in `have` are bound.
-fn usable_keys(entry: &RangeEntry, have: u64) -> Option<(usize, &[KeyCondition])> {
-    let paths = std::iter::once(&entry.access).chain(&entry.paths);
+fn usable_keys<'a>(
+    access: &'a Access,
+    paths: &'a [Access],
+    have: u64,
+) -> Option<(usize, &'a [KeyCondition])> {
+    let paths = std::iter::once(access).chain(paths);
     paths.into_iter().find_map(|path| {
         let Access::Index { index, keys } = path else {
             return None;
@@ -525,7 +567,7 @@ impl Exec<'_> {
                 _ => false,
             },
             RangeKind::Function { function, .. } => *function == SetFunction::Scalar,
-            RangeKind::Virtual(_) | RangeKind::Sequence(_) => false,
+            RangeKind::Virtual(_) | RangeKind::Sequence(_) | RangeKind::Routine { .. } => false,
         }
     }
 

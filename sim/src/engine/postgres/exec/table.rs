@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Row, Value};
 
 use super::bound::{Around, Bound};
+use super::partition::ancestors_row;
 use super::source::{Sink, is_whole};
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::{Searched, VersionId, compare_values};
@@ -27,10 +28,13 @@ impl Exec<'_> {
         Bound::stored(Row::clone(self.store.row(version)), version)
     }
 
-    /// Binds `entry` to every visible row of a table, all or those that index conditions leave.
+    /// Binds `entry` to every visible row of a table, all or those that index conditions leave; with
+    /// the columns of an ancestor, if `map` says where those are.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn table_rows(
         &mut self,
         table: &Table,
+        map: Option<&[usize]>,
         keys: Option<(usize, &[KeyCondition])>,
         around: Around<'_>,
         bound: &mut [Bound],
@@ -41,11 +45,11 @@ impl Exec<'_> {
             None => {
                 let items = self.store.scan(table.id);
                 self.note_scan(table.id, &items)?;
-                self.visible_rows(&items, bound, entry, sink)
+                self.visible_rows(&items, map, bound, entry, sink)
             }
             Some((index, keys)) => {
                 let found = self.index_rows(table, index, keys, around, bound)?;
-                self.fetched_rows(&found, bound, entry, sink)
+                self.fetched_rows(&found, map, bound, entry, sink)
             }
         }
     }
@@ -54,6 +58,7 @@ impl Exec<'_> {
     pub(super) fn visible_rows(
         &mut self,
         items: &[VersionId],
+        map: Option<&[usize]>,
         bound: &mut [Bound],
         entry: usize,
         sink: Sink<'_>,
@@ -62,7 +67,10 @@ impl Exec<'_> {
             if !self.store.visible(self.session, &self.snapshot, version) {
                 continue;
             }
-            bound[entry] = self.bind(version);
+            bound[entry] = match map {
+                None => self.bind(version),
+                Some(_) => Bound::stored(ancestors_row(map, self.store.row(version)), version),
+            };
             if sink(self, bound)? == Flow::Enough {
                 return Ok(Flow::Enough);
             }
@@ -75,12 +83,13 @@ impl Exec<'_> {
     fn fetched_rows(
         &mut self,
         found: &Found,
+        map: Option<&[usize]>,
         bound: &mut [Bound],
         entry: usize,
         sink: Sink<'_>,
     ) -> Result<Flow, Stop> {
         if found.noted.is_empty() {
-            return self.visible_rows(&found.items, bound, entry, sink);
+            return self.visible_rows(&found.items, map, bound, entry, sink);
         }
         let (mut items, mut noted) = (&found.items[..], &found.noted[..]);
         while let Some(first) = items.first() {
@@ -95,7 +104,7 @@ impl Exec<'_> {
             }
             self.store
                 .ssi_fetch(&mut self.run, &self.snapshot, &noted[..count])?;
-            if self.visible_rows(here, bound, entry, sink)? == Flow::Enough {
+            if self.visible_rows(here, map, bound, entry, sink)? == Flow::Enough {
                 return Ok(Flow::Enough);
             }
             (items, noted) = (later, &noted[count..]);

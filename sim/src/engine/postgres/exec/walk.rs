@@ -5,7 +5,7 @@ use crate::plan::query::{
     Access, Body, Conjunct, Cte, CteBody, From, Query, RangeEntry, RangeKind, Select, Source,
     SubPlan,
 };
-use crate::plan::write::{ConflictAction, Delete, Insert, Update, Write};
+use crate::plan::write::{ConflictAction, Delete, Insert, Merge, MergeAction, Update, Write};
 
 /// What is told about each part of a plan, outer parts before inner ones.
 pub(super) trait Visitor {
@@ -69,7 +69,9 @@ fn source(visitor: &mut impl Visitor, s: &Source, first: usize, locked: impl Fn(
         }
         match &entry.kind {
             RangeKind::Subquery(q) => query(visitor, q),
-            RangeKind::Function { args, .. } => exprs(visitor, args),
+            RangeKind::Function { args, .. } | RangeKind::Routine { args, .. } => {
+                exprs(visitor, args);
+            }
             _ => {}
         }
         if let Access::Index { keys, .. } = &entry.access {
@@ -116,6 +118,7 @@ pub(super) fn write(visitor: &mut impl Visitor, w: &Write) {
     match w {
         Write::Insert(Insert { with, .. })
         | Write::Update(Update { with, .. })
+        | Write::Merge(Merge { with, .. })
         | Write::Delete(Delete { with, .. }) => ctes(visitor, with),
     }
     visitor.write(w);
@@ -140,6 +143,17 @@ pub(super) fn write(visitor: &mut impl Visitor, w: &Write) {
             }
             exprs(visitor, update.set.iter().map(|a| &a.value));
             exprs(visitor, &update.returning.exprs);
+        }
+        Write::Merge(merge) => {
+            source(visitor, &merge.source, 1, |_| false);
+            for when in &merge.actions {
+                exprs(visitor, &when.condition);
+                match &when.action {
+                    MergeAction::Nothing | MergeAction::Delete => {}
+                    MergeAction::Update { set } => exprs(visitor, set.iter().map(|a| &a.value)),
+                    MergeAction::Insert { values } => exprs(visitor, values),
+                }
+            }
         }
         Write::Delete(delete) => {
             source(visitor, &delete.source, 1, |_| false);
@@ -171,7 +185,10 @@ pub(super) fn expr(visitor: &mut impl Visitor, e: &Expr) {
         Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Array(list) => {
             exprs(visitor, list);
         }
-        Expr::Extreme { args, .. } | Expr::Call { args, .. } | Expr::Host { args, .. } => {
+        Expr::Extreme { args, .. }
+        | Expr::Call { args, .. }
+        | Expr::Routine { args, .. }
+        | Expr::Host { args, .. } => {
             exprs(visitor, args);
         }
         Expr::Not(x) => expr(visitor, x),
@@ -222,6 +239,9 @@ pub(super) fn is_volatile(e: &Expr) -> bool {
             if let Expr::Host { function, .. } = e {
                 self.0 |= function.volatility() == Volatility::Volatile;
             }
+            if let Expr::Routine { routine, .. } = e {
+                self.0 |= routine.volatility == Volatility::Volatile;
+            }
         }
     }
     let mut found = Volatile(false);
@@ -245,6 +265,19 @@ pub(super) fn columns_of_row(e: &Expr) -> Vec<usize> {
         }
     }
     let mut found = Columns(Vec::new());
+    expr(&mut found, e);
+    found.0
+}
+
+/// Whether an expression calls a function that a user has defined.
+pub(super) fn calls_routine(e: &Expr) -> bool {
+    struct Calls(bool);
+    impl Visitor for Calls {
+        fn expr(&mut self, e: &Expr) {
+            self.0 |= matches!(e, Expr::Routine { .. });
+        }
+    }
+    let mut found = Calls(false);
     expr(&mut found, e);
     found.0
 }

@@ -53,7 +53,7 @@ impl Store {
             };
             return Ok(granted);
         }
-        let granted = match run.take_suspended() {
+        let granted = match run.take_suspended()? {
             Some(Suspended::Lock(..)) => {
                 self.finish_wait(run.session);
                 true

@@ -155,7 +155,7 @@ impl Store {
 }
 
 /// What a row takes on its page.
-fn row_size(row: &[Value]) -> usize {
+pub(in crate::engine::postgres) fn row_size(row: &[Value]) -> usize {
     let data: usize = row.iter().map(value_size).sum();
     align(ROW_HEADER + data) + LINE_POINTER
 }

@@ -159,7 +159,9 @@ impl Bench {
             self.end(statement);
             return Ok(WriteOutcome::Deleted);
         };
-        let outcome = self.store.delete(&mut statement.run, &snapshot, version);
+        let outcome = self
+            .store
+            .delete(&mut statement.run, &snapshot, version, false);
         if outcome != Err(Stop::Wait) {
             self.end(statement);
         }

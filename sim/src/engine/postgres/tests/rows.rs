@@ -58,7 +58,7 @@ fn a_statement_does_not_see_its_own_writes() {
     );
     assert!(matches!(first, Ok(WriteOutcome::Done(Some(_)))));
     assert_eq!(bench.see(A, &snapshot, 1), Some(version));
-    let again = bench.store.delete(&mut run, &snapshot, version);
+    let again = bench.store.delete(&mut run, &snapshot, version, false);
     assert_eq!(again, Ok(WriteOutcome::SelfModified(snapshot.cid)));
 }
 
