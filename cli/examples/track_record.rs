@@ -1,5 +1,5 @@
-//! Makes the table in `scenarios/README.md` anew: every scenario of claims, guards, write skew and
-//! locks with its verdicts, the length of the shortest schedule that shows a violation, and the
+//! Makes the table in `scenarios/README.md` anew: every scenario of claims, guards and write skew
+//! with its verdicts, the length of the shortest schedule that shows a violation, and the
 //! server on which that schedule was replayed and came out the same.
 //!
 //! ```text
@@ -18,7 +18,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The folders whose scenarios are listed.
-const FOLDERS: [&str; 4] = ["claims", "guards", "skew", "locks"];
+const FOLDERS: [&str; 3] = ["claims", "guards", "skew"];
 
 const BEGIN: &str = "<!-- made by: cargo run -p rowlock --example track_record -->\n";
 const END: &str = "<!-- end of the table -->\n";

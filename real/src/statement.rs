@@ -82,6 +82,10 @@ pub(crate) fn tag_of(sql: &str, dialect: Dialect) -> Arc<str> {
     };
     match verb.as_str() {
         "END" => "COMMIT".into(),
+        // As PostgreSQL calls it.
+        "START" if first.get(1).is_some_and(|word| word == "TRANSACTION") => {
+            "START TRANSACTION".into()
+        }
         "CREATE" | "DROP" | "ALTER" => {
             let object = first[1..]
                 .iter()
@@ -198,6 +202,10 @@ mod tests {
             "DELETE"
         );
         assert_eq!(&*tag_of("END", Dialect::Sqlite), "COMMIT");
+        assert_eq!(
+            &*tag_of("start transaction read only", Dialect::MySql),
+            "START TRANSACTION"
+        );
     }
 
     #[test]
