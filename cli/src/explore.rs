@@ -115,7 +115,7 @@ fn run<D: Database>(
                 Random {
                     seed,
                     executions,
-                    ..Random::default()
+                    strategy: mode.strategy,
                 },
                 on_progress,
             )

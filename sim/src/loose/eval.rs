@@ -371,9 +371,11 @@ fn compare_rows<E: Env>(
         return Ok(bool_value(Some(same == (op == Compare::Is))));
     }
     if matches!(op, Compare::Eq | Compare::Ne) {
-        let equal = pairs.iter().fold(Some(true), |all, (l, r, by)| {
-            and(all, compared(Compare::Eq, *by, l, r))
-        });
+        // Not `try_fold`: an unknown part does not end it, a later one may still be false.
+        let mut equal = Some(true);
+        for (l, r, by) in &pairs {
+            equal = and(equal, compared(Compare::Eq, *by, l, r));
+        }
         return Ok(negate(equal, op == Compare::Ne));
     }
     for (left, right, by) in &pairs {

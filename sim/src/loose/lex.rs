@@ -222,7 +222,7 @@ impl Lexer<'_> {
         let Some(length) = rest.find('\'') else {
             return Err(self.error(start));
         };
-        let digits = rest[..length].as_bytes();
+        let digits = &rest.as_bytes()[..length];
         let byte = |pair: &[u8]| {
             let text = std::str::from_utf8(pair).ok()?;
             u8::from_str_radix(text, 16).ok()

@@ -62,7 +62,7 @@ fn best_order(plan: &SourcePlan<'_>) -> Result<Vec<usize>, DbError> {
     let count = plan.source.range.len();
     let written: Vec<usize> = (0..count).collect();
     let fixed = plan.source.from.as_ref().is_some_and(is_fixed);
-    if count < 2 || count > 5 || fixed {
+    if !(2..=5).contains(&count) || fixed {
         return Ok(written);
     }
     let mut best: Option<(f64, Vec<usize>)> = None;

@@ -56,6 +56,9 @@ pub(super) struct Cursor {
     at: usize,
 }
 
+/// A child, its foreign key, and the parent's columns that it refers to.
+type Referring = (Arc<Table>, ForeignKey, Vec<usize>);
+
 impl<'a> Exec<'a> {
     pub(super) fn new(
         image: Image,
@@ -247,7 +250,7 @@ impl<'a> Exec<'a> {
     }
 
     /// Foreign keys that refer to a table, each with its child and the parent's columns.
-    fn referring(&self, table: &Table) -> Result<Vec<(Arc<Table>, ForeignKey, Vec<usize>)>, Stop> {
+    fn referring(&self, table: &Table) -> Result<Vec<Referring>, Stop> {
         let mut found = Vec::new();
         for child in self.image.schema.tables.values() {
             for key in &child.foreign_keys {

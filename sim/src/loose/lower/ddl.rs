@@ -305,11 +305,9 @@ impl Lowering<'_> {
         for constraint in &create.constraints {
             self.constraint(table, constraint)?;
         }
-        if table.without_rowid {
-            if table.primary().is_none() {
-                let message = format!("PRIMARY KEY missing on table {}", table.name);
-                return Err(errors::sqlite(1, message).at(create.name.name.at));
-            }
+        if table.without_rowid && table.primary().is_none() {
+            let message = format!("PRIMARY KEY missing on table {}", table.name);
+            return Err(errors::sqlite(1, message).at(create.name.name.at));
         }
         if !self.is_sqlite() {
             // The clustered index comes first, then unique keys, then others, as InnoDB orders them.

@@ -45,12 +45,15 @@ pub(crate) fn lower_scalar(
     parsed: &Parsed,
     catalog: &dyn Catalog,
     params: &[Value],
-) -> Result<(Expr, Vec<(Arc<Table>, TableUse)>), DbError> {
+) -> Result<Scalar, DbError> {
     let mut lowering = Lowering::new(parsed, catalog, params);
     lowering.levels.push(Level::default());
     let typed = lowering.expr(node)?;
     Ok((typed.expr, lowering.tables))
 }
+
+/// An expression, and the tables that its sub-selects use.
+type Scalar = (Expr, Vec<(Arc<Table>, TableUse)>);
 
 /// What lowering a statement gives: the plan, its columns and tag.
 type Lowered = (PlanKind, Vec<OutputColumn>, &'static str);

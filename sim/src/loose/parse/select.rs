@@ -187,9 +187,7 @@ impl Parser<'_> {
                 }
             }
         }
-        if self.eat_word("DISTINCT") {
-            select.distinct = true;
-        } else if !self.is_sqlite() && self.eat_word("DISTINCTROW") {
+        if self.eat_word("DISTINCT") || (!self.is_sqlite() && self.eat_word("DISTINCTROW")) {
             select.distinct = true;
         } else {
             self.eat_word("ALL");
@@ -267,9 +265,7 @@ impl Parser<'_> {
             if self.is_word("FULL") && self.is_sqlite() {
                 return self.unsupported("FULL JOIN");
             }
-            let kind = if self.eat_word("JOIN") {
-                JoinKind::Inner
-            } else if self.eat_words(&["INNER", "JOIN"]) {
+            let kind = if self.eat_word("JOIN") || self.eat_words(&["INNER", "JOIN"]) {
                 JoinKind::Inner
             } else if self.eat_words(&["CROSS", "JOIN"]) {
                 match self.is_sqlite() {

@@ -21,6 +21,9 @@ use crate::plan::types::coerce::{Context, can_coerce};
 use crate::plan::types::{Declared, Type};
 use crate::sql::{self, Statement, StatementKind, plpgsql};
 
+/// A function to call, with the types and values of its arguments.
+type Call = (Arc<Routine>, Vec<Type>, Vec<Expr>);
+
 impl Lowering<'_> {
     /// `CREATE [OR REPLACE] FUNCTION`.
     pub(super) fn create_function(
@@ -430,7 +433,7 @@ impl Lowering<'_> {
         types: &[Type],
         mut args: Vec<Expr>,
         at: usize,
-    ) -> Result<(Arc<Routine>, Vec<Type>, Vec<Expr>), DbError> {
+    ) -> Result<Call, DbError> {
         let Some(routine) = self.catalog.routine(id) else {
             return unsupported("this function", at);
         };

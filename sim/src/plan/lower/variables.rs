@@ -63,6 +63,9 @@ fn unassigned<T>(name: &str, at: usize) -> Result<T, DbError> {
     )
 }
 
+/// A field of a row variable, and its name.
+type Field = (Typed, Arc<str>);
+
 impl Lowering<'_> {
     fn find_variable(&self, qualifier: Option<&str>, name: &str) -> Option<&Variable> {
         self.variables.list.iter().rev().find(|v| {
@@ -108,10 +111,7 @@ impl Lowering<'_> {
     }
 
     /// The fields that `name.*` means, if the name is that of a row variable.
-    pub(super) fn variable_fields(
-        &self,
-        name: &ast::Ident,
-    ) -> Result<Option<Vec<(Typed, Arc<str>)>>, DbError> {
+    pub(super) fn variable_fields(&self, name: &ast::Ident) -> Result<Option<Vec<Field>>, DbError> {
         let at = start_of(name.span);
         let name = ident(name);
         let Some(variable) = self.find_variable(None, &name) else {

@@ -5,7 +5,7 @@ use rowlock_model::{DbError, ErrorClass, Value};
 use super::super::{Exec, Stop};
 use super::frame::{Frame, Slot};
 use super::step::Go;
-use super::{FrameEnd, Outcome};
+use super::{Entered, Outcome};
 use crate::plan::types::Type;
 use crate::sql::plpgsql::{Block, Condition, Handler};
 
@@ -14,22 +14,16 @@ impl Exec<'_> {
     pub(super) fn guarded(&mut self, frame: &mut Frame<'_>, block: &Block) -> Result<Go, Stop> {
         let fresh = !self.run.is_replaying();
         let opened = match self.open_frame() {
-            Ok(opened) => opened,
-            Err(FrameEnd {
-                outcome: Outcome::Block(state, go),
-                ..
-            }) => {
+            Entered::Now(opened) => opened,
+            Entered::Before(Outcome::Block(state, go)) => {
                 frame.state = state;
                 return Ok(go);
             }
-            Err(FrameEnd {
-                outcome: Outcome::Caught(state, error),
-                ..
-            }) => {
+            Entered::Before(Outcome::Caught(state, error)) => {
                 frame.state = state;
                 return self.handle(frame, block, *error);
             }
-            Err(other) => panic!("the journal has {other:?} where a block begins"),
+            Entered::Before(other) => panic!("the journal has {other:?} where a block begins"),
         };
         if fresh {
             self.store.open_block(self.session);

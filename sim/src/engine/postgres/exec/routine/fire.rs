@@ -7,7 +7,7 @@ use rowlock_model::{DbError, Row, Value};
 use super::super::trigger::Firing;
 use super::super::{Exec, Stop};
 use super::frame::{Datum, Frame, Record, Shape, Slot, columns_of};
-use super::{Body, FrameEnd, Outcome};
+use super::{Body, Entered, Outcome};
 use crate::engine::postgres::errors;
 use crate::plan::catalog::Timing;
 use crate::plan::types::Type;
@@ -26,12 +26,9 @@ impl Exec<'_> {
             return Err(DbError::unsupported("a trigger function in SQL", None).into());
         };
         let opened = match self.open_frame() {
-            Ok(opened) => opened,
-            Err(FrameEnd {
-                outcome: Outcome::Row(row),
-                ..
-            }) => return Ok(row),
-            Err(other) => panic!("the journal has {other:?} where a trigger fires"),
+            Entered::Now(opened) => opened,
+            Entered::Before(Outcome::Row(row)) => return Ok(row),
+            Entered::Before(other) => panic!("the journal has {other:?} where a trigger fires"),
         };
         let row = self.deeper(|exec| {
             let mut frame = Frame::new(&routine, Vec::new());

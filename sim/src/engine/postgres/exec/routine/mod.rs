@@ -74,6 +74,14 @@ enum Outcome {
     Caught(State, Box<DbError>),
 }
 
+/// A frame that is called.
+enum Entered {
+    /// It runs now.
+    Now(Opened),
+    /// It has run before, with this result.
+    Before(Outcome),
+}
+
 /// The begin of a frame.
 struct Opened {
     entry: usize,
@@ -92,7 +100,7 @@ enum Sight {
 
 impl Exec<'_> {
     /// Begins a frame, or gives its end if it has run before.
-    fn open_frame(&mut self) -> Result<Opened, FrameEnd> {
+    fn open_frame(&mut self) -> Entered {
         let opened = Opened {
             entry: self.run.at(),
             notices: self.notices.len(),
@@ -104,11 +112,11 @@ impl Exec<'_> {
             Some(Entry::Frame(end)) => {
                 self.notices.extend(end.notices.iter().cloned());
                 self.run.skip_scans(end.scans);
-                return Err(FrameEnd::clone(&end));
+                return Entered::Before(end.outcome.clone());
             }
             Some(other) => panic!("the journal has {other:?} where a function is called"),
         }
-        Ok(opened)
+        Entered::Now(opened)
     }
 
     /// A frame has ended: nothing of it will be run again.
@@ -129,12 +137,11 @@ impl Exec<'_> {
         args: &[Value],
     ) -> Result<Value, Stop> {
         let opened = match self.open_frame() {
-            Ok(opened) => opened,
-            Err(FrameEnd {
-                outcome: Outcome::Value(value),
-                ..
-            }) => return Ok(value),
-            Err(other) => panic!("the journal has {other:?} where a function is called"),
+            Entered::Now(opened) => opened,
+            Entered::Before(Outcome::Value(value)) => return Ok(value),
+            Entered::Before(other) => {
+                panic!("the journal has {other:?} where a function is called")
+            }
         };
         let value = self.deeper(|exec| match &routine.body {
             Body::Sql(statements) => exec.sql_value(routine, statements, types, args),
@@ -156,12 +163,11 @@ impl Exec<'_> {
         args: &[Value],
     ) -> Result<Vec<Row>, Stop> {
         let opened = match self.open_frame() {
-            Ok(opened) => opened,
-            Err(FrameEnd {
-                outcome: Outcome::Rows(rows),
-                ..
-            }) => return Ok(rows),
-            Err(other) => panic!("the journal has {other:?} where a function is called"),
+            Entered::Now(opened) => opened,
+            Entered::Before(Outcome::Rows(rows)) => return Ok(rows),
+            Entered::Before(other) => {
+                panic!("the journal has {other:?} where a function is called")
+            }
         };
         let rows = self.deeper(|exec| match &routine.body {
             Body::Sql(statements) => exec.sql_rows(routine, statements, types, args),
