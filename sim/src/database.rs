@@ -143,6 +143,13 @@ pub trait Database {
     /// Servers that know no such thing ignore it.
     fn name_client(&mut self, _session: SessionId, _name: &str) {}
 
+    /// Whether the footprints of this engine were shown to be whole: random programs come to the same
+    /// ends with and without leaving out what commutes. Unless they were, the explorer does not rely
+    /// on them and tries every order.
+    fn footprints_are_shown(&self) -> bool {
+        false
+    }
+
     /// Somebody may look at the server's own views (locks, sessions) at any time: from now on the
     /// server keeps what they show. Not undone. A database that keeps it anyway, or prepares texts
     /// that look at views, needs no telling.

@@ -309,6 +309,11 @@ impl Database for Toy {
         Dialect::Postgres
     }
 
+    fn footprints_are_shown(&self) -> bool {
+        // By `tests/reductions.rs`.
+        true
+    }
+
     fn connect(&mut self, _: Option<Isolation>) -> SessionId {
         self.journal.push(Old::Connected);
         let at = self.clients.len();

@@ -575,6 +575,10 @@ impl<D: Database> Run<D> {
     fn reducer(&self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
         // A property that looks at locks or sessions sees more than what is committed.
         reductions.invisible_steps &= !self.checks.properties.iter().any(|p| p.live);
+        if !self.world.db.footprints_are_shown() {
+            reductions.sleep_sets = false;
+            reductions.invisible_steps = false;
+        }
         let symmetry = match reductions.symmetry {
             true => Symmetry::of(&self.world),
             false => None,

@@ -502,6 +502,11 @@ impl Database for Postgres {
         Dialect::Postgres
     }
 
+    fn footprints_are_shown(&self) -> bool {
+        // By `tests/reductions.rs`.
+        true
+    }
+
     fn connect(&mut self, isolation: Option<Isolation>) -> SessionId {
         let settings = Settings::new(isolation.unwrap_or(Isolation::ReadCommitted));
         let now = self.now_micros();
