@@ -5,7 +5,7 @@
 //! What the types of the two sides of an operator do decide (how they are compared, in which numbers
 //! is computed) is settled when names are resolved, so that evaluation knows no products.
 //!
-//! * [`parse`] reads a text; what it takes is what the product takes.
+//! * [`mod@parse`] reads a text; what it takes is what the product takes.
 //! * [`types`], [`catalog`]: declared types and the schema as plain data.
 //! * [`expr`], [`query`], [`plan`]: statements whose names are resolved.
 //! * [`eval`] evaluates expressions, [`run`] runs statements over an engine's rows.

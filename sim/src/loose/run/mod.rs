@@ -1,8 +1,8 @@
 //! Running planned statements over the rows of an engine.
 //!
-//! Joins are nested loops in the order that the engine chose ([`join`]); groups, windows, sorts and set
-//! operations are computed on what the loops give ([`mod@select`]); writes change row by row
-//! ([`mod@write`]).
+//! Joins are nested loops in the order that the engine chose (`join`); groups, windows, sorts and set
+//! operations are computed on what the loops give (`select`); writes change row by row
+//! (`write`).
 
 mod group;
 mod join;
