@@ -200,7 +200,7 @@ pub fn sqlite_float_text(x: f64) -> String {
     let text = format!("{x:.14e}");
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    if !(-5..15).contains(&exponent) {
+    if !(-4..15).contains(&exponent) {
         let mut mantissa = mantissa.trim_end_matches('0').to_owned();
         if mantissa.ends_with('.') {
             mantissa.push('0');
