@@ -123,7 +123,7 @@ Examples:
   rowlock check job.toml --write-schedules out      then: rowlock replay out/... --on postgres
   rowlock check big.toml --random 100000 --seed 7")]
 pub(crate) struct Check {
-    /// Scenario files or directories
+    /// Scenario files, isolation specs of PostgreSQL (`*.spec`), or directories
     #[arg(required = true, value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     #[command(flatten)]

@@ -3,22 +3,31 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rowlock_model::{Dialect, Isolation};
 use rowlock_reports::Diagnostic;
+use rowlock_scenarios::scenario::default_isolation;
 use rowlock_scenarios::schedule::ScheduleFile;
 use rowlock_scenarios::spec::Spec;
 use rowlock_scenarios::{FileError, Scenario, Source};
 
 use crate::exit::Failure;
 
-/// Reads every scenario that `paths` name: files as they are, directories searched for `*.toml`.
+/// Reads every scenario that `paths` name: files as they are, directories searched for `*.toml` and
+/// `*.spec`. Isolation specs say no level: they are read with `levels`, or with the server's default.
 ///
 /// # Errors
 /// Every problem of every file; nothing is run if one of them is wrong.
-pub(crate) fn scenarios(paths: &[PathBuf]) -> Result<Vec<Scenario>, Failure> {
+pub(crate) fn scenarios(paths: &[PathBuf], levels: &[Isolation]) -> Result<Vec<Scenario>, Failure> {
     let mut problems = Vec::new();
     let mut scenarios = Vec::new();
-    for file in files(paths, &["toml"])? {
-        match source(&file).map(Scenario::parse) {
+    let default = [default_isolation(Dialect::Postgres)];
+    let levels = if levels.is_empty() { &default } else { levels };
+    let read = |file: &Path, source| match file.extension().is_some_and(|e| e == "spec") {
+        true => Scenario::of_spec(source, levels),
+        false => Scenario::parse(source),
+    };
+    for file in files(paths, &["toml", "spec"])? {
+        match source(&file).map(|source| read(&file, source)) {
             Ok(Ok(scenario)) => scenarios.push(scenario),
             Ok(Err(error)) => problems.extend(diagnostics(&error)),
             Err(problem) => problems.push(*problem),

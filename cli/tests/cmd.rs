@@ -58,6 +58,18 @@ fn a_written_schedule_can_be_replayed_and_shown() {
 }
 
 #[test]
+fn a_finding_in_an_isolation_spec_can_be_replayed() {
+    let directory = scratch("spec");
+    let directory = directory.to_str().expect("a path in UTF-8");
+    let spec = "../spec.in/deadlock.spec";
+    let checked = rowlock(&["check", spec, "--write-schedules", directory]);
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    let file = format!("{directory}/deadlock-postgres-read-committed.schedule");
+    let replayed = rowlock(&["replay", &file, "--on", "sim"]);
+    assert!(replayed.status.success(), "{replayed:?}");
+}
+
+#[test]
 fn nobody_reading_is_no_failure() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_rowlock"))
         .args(["list", "."])

@@ -5,6 +5,7 @@ mod pinned;
 mod process;
 mod property;
 mod reader;
+mod spec;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -45,6 +46,17 @@ impl Scenario {
     /// Everything that is wrong in the file, each with its place.
     pub fn parse(source: Source) -> Result<Scenario, FileError> {
         parse::scenario(source)
+    }
+
+    /// Reads an isolation spec of PostgreSQL ([`crate::spec`]) as a scenario: each session is a
+    /// process that sends its set-up, its steps and its teardown, at each of `levels`. No error may
+    /// come up in any interleaving. `docs/isolation-suite.md` says what that means for
+    /// permutations and teardowns.
+    ///
+    /// # Errors
+    /// What is wrong in the file, and names that a schedule cannot say, each with its place.
+    pub fn of_spec(source: Source, levels: &[Isolation]) -> Result<Scenario, FileError> {
+        spec::scenario(source, levels)
     }
 }
 

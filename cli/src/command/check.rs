@@ -24,7 +24,7 @@ use crate::stages;
 
 /// Checks every case that is meant.
 pub(crate) fn run(mut config: config::Check, output: &Output) -> Result<Exit, Failure> {
-    let scenarios = input::scenarios(&config.paths)?;
+    let scenarios = input::scenarios(&config.paths, &config.narrow.isolations)?;
     let databases = scenarios.iter().flat_map(|s| &s.cases).map(|c| c.database);
     stages::only_simulated(&mut config.narrow, databases, output);
     let cases = meant(&scenarios, &config.narrow);

@@ -11,7 +11,7 @@ use crate::output::Output;
 
 /// Lists every case of the scenarios in `paths`.
 pub(crate) fn run(paths: &[PathBuf], output: &Output) -> Result<Exit, Failure> {
-    for scenario in input::scenarios(paths)? {
+    for scenario in input::scenarios(paths, &[])? {
         list(&scenario, output)?;
     }
     Ok(Exit::Met)

@@ -479,7 +479,7 @@ pub(crate) fn no_such(what: &str, name: &str, known: &[Arc<str>]) -> String {
     }
 }
 
-fn check_name(name: &str, span: &Range<usize>, what: &str, reader: &mut Reader) {
+pub(super) fn check_name(name: &str, span: &Range<usize>, what: &str, reader: &mut Reader) {
     if !name.starts_with(is_word_start) || !name.chars().all(is_word) {
         let message = format!("`{name}` cannot name {what}: letters, digits and `_` only");
         reader.problem(span.clone(), message);

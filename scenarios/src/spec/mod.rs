@@ -15,15 +15,19 @@ pub use bench::{Bench, Notification, Refusal, Rest, Results, Seat, Table};
 pub use compare::{Difference, Expected, permutations_of};
 pub use tester::{Ending, Run, SpecError, run};
 
-use crate::source::{FileError, Source};
+use std::ops::Range;
+
+use crate::source::{FileError, Source, Text};
 
 /// A step of a session: a text that is sent as one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Its name, unique in the file.
     pub name: String,
+    /// Where the name stands in the file.
+    pub span: Range<usize>,
     /// The SQL, byte for byte, blanks around it left out.
-    pub sql: String,
+    pub sql: Text,
 }
 
 /// A session of a file.
@@ -31,16 +35,18 @@ pub struct Step {
 pub struct SpecSession {
     /// Its name.
     pub name: String,
+    /// Where the name stands in the file.
+    pub span: Range<usize>,
     /// Sent before the steps of each permutation.
-    pub setup: Option<String>,
+    pub setup: Option<Text>,
     /// The steps in the order of the file.
     pub steps: Vec<Step>,
     /// Sent after the steps of each permutation.
-    pub teardown: Option<String>,
+    pub teardown: Option<Text>,
 }
 
 /// A step by its place in the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StepId {
     /// The session, from 0.
     pub session: usize,
@@ -79,9 +85,9 @@ pub struct Permutation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Sent before each permutation, one after the other.
-    pub setups: Vec<String>,
+    pub setups: Vec<Text>,
     /// Sent after each permutation.
-    pub teardown: Option<String>,
+    pub teardown: Option<Text>,
     /// The sessions.
     pub sessions: Vec<SpecSession>,
     /// Those of the file; if it has none, every interleaving.
@@ -99,17 +105,26 @@ impl Spec {
         parse::parse(source)
     }
 
+    /// Reads a file without adding the interleavings that a file without permutations means: there
+    /// may be millions of them.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub(crate) fn as_written(source: &Source) -> Result<Spec, FileError> {
+        parse::written(source)
+    }
+
     /// Every text that is sent, set-ups and teardowns included.
     pub fn texts(&self) -> Vec<&str> {
-        let mut texts: Vec<&str> = Vec::new();
-        texts.extend(self.setups.iter().map(String::as_str));
-        texts.extend(self.teardown.as_deref());
+        let mut texts: Vec<&Text> = Vec::new();
+        texts.extend(&self.setups);
+        texts.extend(&self.teardown);
         for session in &self.sessions {
-            texts.extend(session.setup.as_deref());
-            texts.extend(session.steps.iter().map(|step| step.sql.as_str()));
-            texts.extend(session.teardown.as_deref());
+            texts.extend(&session.setup);
+            texts.extend(session.steps.iter().map(|step| &step.sql));
+            texts.extend(&session.teardown);
         }
-        texts
+        texts.into_iter().map(|text| &*text.text).collect()
     }
 
     /// Every step with its place, in the order of the file.

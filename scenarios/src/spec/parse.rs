@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Entry, Marker, Permutation, Spec, SpecSession, Step, StepId};
-use crate::source::{FileError, Problem, Source};
+use crate::source::{FileError, Problem, Source, Text};
 
 const KEYWORDS: [&str; 6] = [
     "notices",
@@ -18,7 +18,7 @@ const KEYWORDS: [&str; 6] = [
 enum Token {
     Keyword(&'static str),
     Name(String),
-    Block(String),
+    Block(Text),
     Number(u32),
     Sign(char),
     End,
@@ -99,7 +99,8 @@ impl Lexer<'_> {
 
     /// SQL ends at the first `}`; there is no way to have one in it.
     fn block(&mut self) -> Result<Token, Problem> {
-        let rest = &self.text[self.at + 1..];
+        let start = self.at;
+        let rest = &self.text[start + 1..];
         let Some(length) = rest.find('}') else {
             return Err(Problem::new(
                 self.at..self.at + 1,
@@ -109,7 +110,12 @@ impl Lexer<'_> {
         self.at += length + 2;
         // Line ends are kept: they are part of what is echoed.
         let blank = |c: char| matches!(c, ' ' | '\t' | '\r' | '\u{c}');
-        Ok(Token::Block(rest[..length].trim_matches(blank).to_owned()))
+        let inside = rest[..length].trim_start_matches(blank);
+        Ok(Token::Block(Text {
+            text: inside.trim_end_matches(blank).into(),
+            span: start..self.at,
+            verbatim: Some(start + 1 + length - inside.len()),
+        }))
     }
 
     fn quoted(&mut self) -> Result<Token, Problem> {
@@ -179,7 +185,7 @@ impl Parser<'_> {
         Ok(found)
     }
 
-    fn sql(&mut self) -> Result<String, Problem> {
+    fn sql(&mut self) -> Result<Text, Problem> {
         match &self.token {
             Token::Block(_) => match self.advance()? {
                 Token::Block(sql) => Ok(sql),
@@ -200,18 +206,17 @@ impl Parser<'_> {
         }
     }
 
-    fn session(&mut self) -> Result<(SpecSession, Vec<Range<usize>>), Problem> {
+    fn session(&mut self) -> Result<SpecSession, Problem> {
         let (name, span) = self.name("the name of a session")?;
         let setup = match self.takes("setup")? {
             true => Some(self.sql()?),
             false => None,
         };
-        let (mut steps, mut spans) = (Vec::new(), Vec::new());
+        let mut steps = Vec::new();
         while self.takes("step")? {
             let (name, span) = self.name("the name of a step")?;
             let sql = self.sql()?;
-            steps.push(Step { name, sql });
-            spans.push(span);
+            steps.push(Step { name, span, sql });
         }
         if steps.is_empty() {
             return Err(Problem::new(span, "a session needs a step"));
@@ -220,13 +225,13 @@ impl Parser<'_> {
             true => Some(self.sql()?),
             false => None,
         };
-        let session = SpecSession {
+        Ok(SpecSession {
             name,
+            span,
             setup,
             steps,
             teardown,
-        };
-        Ok((session, spans))
+        })
     }
 
     fn permutation(&mut self) -> Result<Vec<Written>, Problem> {
@@ -276,8 +281,17 @@ impl Parser<'_> {
     }
 }
 
-/// Reads a file.
+/// Reads a file; without permutations it means every interleaving.
 pub(super) fn parse(source: &Source) -> Result<Spec, FileError> {
+    let mut spec = written(source)?;
+    if !spec.is_explicit {
+        spec.permutations = all_permutations(&spec.sessions);
+    }
+    Ok(spec)
+}
+
+/// Reads a file; only the permutations that stand in it.
+pub(super) fn written(source: &Source) -> Result<Spec, FileError> {
     read(&source.text).map_err(|problem| FileError::new(source.clone(), vec![problem]))
 }
 
@@ -296,11 +310,9 @@ fn read(text: &str) -> Result<Spec, Problem> {
         true => Some(parser.sql()?),
         false => None,
     };
-    let (mut sessions, mut spans) = (Vec::new(), Vec::new());
+    let mut sessions = Vec::new();
     while parser.takes("session")? {
-        let (session, steps) = parser.session()?;
-        sessions.push(session);
-        spans.extend(steps);
+        sessions.push(parser.session()?);
     }
     if sessions.is_empty() {
         return parser.expected("`setup`, `teardown` or `session`");
@@ -312,7 +324,7 @@ fn read(text: &str) -> Result<Spec, Problem> {
         permutations: Vec::new(),
         is_explicit: false,
     };
-    unique_names(&spec, &spans)?;
+    unique_names(&spec)?;
     while parser.takes("permutation")? {
         let written = parser.permutation()?;
         spec.permutations.push(resolve(&spec, written)?);
@@ -321,19 +333,16 @@ fn read(text: &str) -> Result<Spec, Problem> {
     if parser.token != Token::End {
         return parser.expected("`session`, `step`, `permutation` or the end of the file");
     }
-    if !spec.is_explicit {
-        spec.permutations = all_permutations(&spec.sessions);
-    }
     Ok(spec)
 }
 
-fn unique_names(spec: &Spec, spans: &[Range<usize>]) -> Result<(), Problem> {
-    let names: Vec<&str> = spec.steps().map(|(_, step)| step.name.as_str()).collect();
-    for (i, name) in names.iter().enumerate() {
-        if names[..i].contains(name) {
+fn unique_names(spec: &Spec) -> Result<(), Problem> {
+    let steps: Vec<&Step> = spec.steps().map(|(_, step)| step).collect();
+    for (i, step) in steps.iter().enumerate() {
+        if steps[..i].iter().any(|before| before.name == step.name) {
             return Err(Problem::new(
-                spans[i].clone(),
-                format!("a second step with the name `{name}`"),
+                step.span.clone(),
+                format!("a second step with the name `{}`", step.name),
             ));
         }
     }

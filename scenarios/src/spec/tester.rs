@@ -151,21 +151,21 @@ impl<'a> Tester<'a> {
         }
         self.out.push('\n');
         for sql in &self.spec.setups {
-            self.prepare(0, sql)?;
+            self.prepare(0, &sql.text)?;
         }
         for (i, session) in self.spec.sessions.iter().enumerate() {
             if let Some(sql) = &session.setup {
-                self.prepare(i + 1, sql)?;
+                self.prepare(i + 1, &sql.text)?;
             }
         }
         self.steps()?;
         for (i, session) in self.spec.sessions.iter().enumerate() {
             if let Some(sql) = &session.teardown {
-                self.clean_up(i + 1, sql)?;
+                self.clean_up(i + 1, &sql.text)?;
             }
         }
         if let Some(sql) = &self.spec.teardown {
-            self.clean_up(0, sql)?;
+            self.clean_up(0, &sql.text)?;
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl<'a> Tester<'a> {
         let entry = self.entry(at);
         let session = entry.step.session;
         self.bench
-            .send(session + 1, &self.spec.step(entry.step).sql)?;
+            .send(session + 1, &self.spec.step(entry.step).sql.text)?;
         let targets = entry.markers.iter().filter_map(|marker| match marker {
             Marker::Notices(step, count) => Some(self.notices[step.session] + count),
             _ => None,
@@ -255,7 +255,10 @@ impl<'a> Tester<'a> {
         let step = self.spec.step(entry.step);
         let report_waiting = |out: &mut String| {
             if !again {
-                out.push_str(&format!("step {}: {} <waiting ...>\n", step.name, step.sql));
+                out.push_str(&format!(
+                    "step {}: {} <waiting ...>\n",
+                    step.name, step.sql.text
+                ));
             }
         };
         if !again && entry.markers.contains(&Marker::Once) {
@@ -279,7 +282,7 @@ impl<'a> Tester<'a> {
             return Ok(true);
         }
         self.out.push_str(&match again {
-            false => format!("step {}: {}\n", step.name, step.sql),
+            false => format!("step {}: {}\n", step.name, step.sql.text),
             true => format!("step {}: <... completed>\n", step.name),
         });
         let results = self.bench.results(session + 1)?;
