@@ -219,7 +219,21 @@ pub trait Database {
     ///
     /// # Errors
     /// What the server would answer.
-    fn query(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError>;
+    fn query(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError> {
+        // A session of its own that leaves no trace.
+        let mark = self.mark();
+        let session = self.connect(None);
+        let progress = self.submit(session, &Request::Exec(query, args.into()));
+        self.undo_to(mark);
+        match progress {
+            Progress::Done(Answer::Exec(result)) => Ok(result?.rows.to_vec()),
+            Progress::Done(Answer::Batch(_)) => unreachable!("a statement was sent"),
+            Progress::Waits | Progress::Pauses => Err(DbError::unsupported(
+                "a property's query that waits for a lock",
+                None,
+            )),
+        }
+    }
 
     /// A name for the committed state that [`query`](Self::query) can see: equal while no commit
     /// and no clock move happened. Lets a caller skip queries.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Value};
 use rustc_hash::FxHashMap;
 
 use super::Store;
@@ -499,22 +499,6 @@ impl Database for InnoDb {
                     }
                 }
             }
-        }
-    }
-
-    fn query(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError> {
-        // A session of its own that leaves no trace.
-        let mark = self.mark();
-        let session = self.connect(None);
-        let progress = self.submit(session, &Request::Exec(query, args.into()));
-        self.undo_to(mark);
-        match progress {
-            Progress::Done(Answer::Exec(result)) => Ok(result?.rows.to_vec()),
-            Progress::Done(Answer::Batch(_)) => unreachable!("a statement was sent"),
-            Progress::Waits | Progress::Pauses => Err(DbError::unsupported(
-                "a property's query that waits for a lock",
-                None,
-            )),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use rowlock_model::{DbError, Dialect, Value};
+use rowlock_model::{DbError, Value};
 use sqlparser::ast;
 use sqlparser::ast::Spanned;
 
@@ -78,7 +78,7 @@ pub fn lower(
 /// 42704, or `unsupported`.
 pub fn variable_type(ty: &ast::DataType, catalog: &dyn Catalog) -> Result<Declared, DbError> {
     let variables = Variables::default();
-    Lowering::new("", 0, Dialect::Postgres, catalog, &[], &variables).data_type(ty, 0)
+    Lowering::new("", 0, catalog, &[], &variables).data_type(ty, 0)
 }
 
 /// As [`lower`], for a statement of a function: names may be those of `variables`, which are among
@@ -95,7 +95,6 @@ pub fn lower_inside(
     let mut lowering = Lowering::new(
         &statement.text,
         statement.offset,
-        statement.dialect,
         catalog,
         params,
         variables,
@@ -172,8 +171,6 @@ struct Lowering<'c> {
     catalog: &'c dyn Catalog,
     /// What names mean that are no columns.
     variables: &'c Variables,
-    #[expect(dead_code, reason = "the other dialects come with their engines")]
-    dialect: Dialect,
     text: &'c str,
     begin: usize,
     params: Vec<Type>,
@@ -248,7 +245,6 @@ impl<'c> Lowering<'c> {
     fn new(
         text: &'c str,
         begin: usize,
-        dialect: Dialect,
         catalog: &'c dyn Catalog,
         params: &[Type],
         variables: &'c Variables,
@@ -256,7 +252,6 @@ impl<'c> Lowering<'c> {
         Lowering {
             catalog,
             variables,
-            dialect,
             text,
             begin,
             params: params.to_vec(),
