@@ -70,7 +70,8 @@ impl Store {
             };
         // Who waited for a place stands on it.
         let waited = matches!(cursor.at, At::On(_));
-        if waited || !(asks || !cursor.first) || self.holds(session, index, pos, mode) {
+        let nothing = !asks && cursor.first;
+        if waited || nothing || self.holds(session, index, pos, mode) {
             return Ok(());
         }
         cursor.passed = Passed::Place;
