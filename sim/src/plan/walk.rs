@@ -152,8 +152,13 @@ pub fn window(w: &mut Window, depth: u32, visit: &mut Visit<'_>) {
     for e in &mut w.order {
         expr(e, depth, visit);
     }
-    if let WindowFunction::Aggregate(a) = &mut w.function {
-        aggregate(a, depth, visit);
+    match &mut w.function {
+        WindowFunction::Aggregate(a) => aggregate(a, depth, visit),
+        other => {
+            for e in other.arguments_mut() {
+                expr(e, depth, visit);
+            }
+        }
     }
 }
 

@@ -43,7 +43,7 @@ impl Accumulator {
             F::Min | F::Max => State::Extreme(None),
             F::BoolAnd | F::BoolOr => State::Bool(None),
             F::StringAgg => State::Text(None),
-            F::ArrayAgg => State::Items(None),
+            F::ArrayAgg | F::JsonAgg { .. } => State::Items(None),
         };
         Accumulator {
             state,
@@ -106,7 +106,9 @@ fn take(state: &mut State, aggregate: &Aggregate, args: &[Value]) -> Result<(), 
     let first = args.first().unwrap_or(&Value::Null);
     let keeps_nulls = matches!(
         function,
-        AggregateFunction::CountRows | AggregateFunction::ArrayAgg
+        AggregateFunction::CountRows
+            | AggregateFunction::ArrayAgg
+            | AggregateFunction::JsonAgg { .. }
     );
     if first.is_null() && !keeps_nulls {
         return Ok(());
@@ -206,6 +208,17 @@ fn result(state: State, aggregate: &Aggregate) -> Result<Value, DbError> {
         State::Extreme(best) => best.unwrap_or(Value::Null),
         State::Bool(all) => all.map_or(Value::Null, Value::Bool),
         State::Text(joined) => joined.map_or(Value::Null, Value::text),
-        State::Items(items) => items.map_or(Value::Null, |i| Value::Array(i.into())),
+        State::Items(None) => Value::Null,
+        State::Items(Some(items)) => match aggregate.function {
+            AggregateFunction::JsonAgg { binary, rows } => json_array(&items, binary, rows),
+            _ => Value::Array(items.into()),
+        },
     })
+}
+
+/// The array of already converted values, as `jsonb` or as the text that `json_agg` makes.
+fn json_array(items: &[Value], binary: bool, rows: bool) -> Value {
+    let separator = if rows && !binary { ", \n " } else { ", " };
+    let items: Vec<&str> = items.iter().map(|i| i.as_str().unwrap_or("null")).collect();
+    Value::text(format!("[{}]", items.join(separator)))
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Value};
 
 use super::compare::{order, same};
-use super::{Comparison, hash, number, temporal, text};
-use crate::plan::types::json::{self, Json};
+use super::{Comparison, format, hash, json, number, pattern, temporal, text};
 use crate::plan::types::{Type, output};
 
 /// The arithmetic operators.
@@ -181,16 +180,45 @@ pub enum Function {
     JsonbContains,
     JsonbHasKey,
     JsonTypeOf,
-    /// `to_jsonb`, `to_json` of a value of this type.
+    /// `to_jsonb` of a value of this type.
     ToJson(Type),
+    /// `to_json` of a value of this type.
+    JsonOutput(Type),
     /// `jsonb_build_object`: names and already converted values.
     JsonbBuildObject,
     JsonbArrayLength,
+    /// `#>` and `#>>` (`true`): along a path of names and positions.
+    JsonPath(bool, Type),
+    /// `jsonb - text`, `jsonb - text[]`.
+    JsonbDeleteKeys,
+    /// `jsonb - integer`.
+    JsonbDeleteElement,
+    /// `#-`.
+    JsonbDeletePath,
+    /// `?|`.
+    JsonbHasAny,
+    /// `?&`.
+    JsonbHasAll,
+    JsonbSet,
+    JsonStripNulls(Type),
+    /// `json_build_object`: names and already converted values.
+    JsonBuildObject,
+    /// `json_build_array`, `jsonb_build_array`: already converted values.
+    JsonBuildArray(Type),
+    /// A row as `json`: names of its fields, and already converted values.
+    RowToJson,
     NumNulls(bool),
+
+    /// `~`; `fold` ignores case (`~*`).
+    Matches {
+        fold: bool,
+    },
+    /// `to_char` of a `timestamp` or `timestamptz`.
+    ToChar,
 }
 
 /// The integer among the arguments, as the compiler has ensured.
-fn int(value: &Value) -> i64 {
+pub(super) fn int(value: &Value) -> i64 {
     match value {
         Value::Int(i) => *i,
         other => panic!("an integer function got {other:?}"),
@@ -198,14 +226,14 @@ fn int(value: &Value) -> i64 {
 }
 
 /// The text among the arguments.
-fn string(value: &Value) -> &str {
+pub(super) fn string(value: &Value) -> &str {
     match value {
         Value::Text(s) => s,
         other => panic!("a text function got {other:?}"),
     }
 }
 
-fn items(value: &Value) -> &[Value] {
+pub(super) fn items(value: &Value) -> &[Value] {
     match value {
         Value::Array(items) => items,
         _ => &[],
@@ -235,7 +263,11 @@ impl Function {
                 | Function::ArrayToString(_)
                 | Function::StringToArray
                 | Function::JsonbBuildObject
+                | Function::JsonBuildObject
+                | Function::JsonBuildArray(_)
+                | Function::RowToJson
                 | Function::ToJson(_)
+                | Function::JsonOutput(_)
                 | Function::NumNulls(_)
         )
     }
@@ -309,8 +341,22 @@ impl Function {
             | F::JsonbHasKey
             | F::JsonTypeOf
             | F::ToJson(_)
+            | F::JsonOutput(_)
             | F::JsonbBuildObject
-            | F::JsonbArrayLength => self.json(args),
+            | F::JsonbArrayLength
+            | F::JsonPath(..)
+            | F::JsonbDeleteKeys
+            | F::JsonbDeleteElement
+            | F::JsonbDeletePath
+            | F::JsonbHasAny
+            | F::JsonbHasAll
+            | F::JsonbSet
+            | F::JsonStripNulls(_)
+            | F::JsonBuildObject
+            | F::JsonBuildArray(_)
+            | F::RowToJson => json::call(self, args),
+            F::Matches { .. } => pattern::call(self, args),
+            F::ToChar => format::to_char(args[0], string(args[1])),
             _ => self.text(args),
         }
     }
@@ -506,132 +552,6 @@ impl Function {
             },
             other => panic!("{other:?} is not an array function"),
         })
-    }
-
-    fn json(self, args: &[&Value]) -> Result<Value, DbError> {
-        use Function as F;
-        let read = |v: &Value| {
-            json::parse(string(v))
-                .ok_or_else(|| DbError::postgres("22P02", "invalid input syntax for type json"))
-        };
-        let part = |found: Option<&Json>, as_text: bool| match found {
-            None => Value::Null,
-            Some(json) if as_text => json.as_text().map_or(Value::Null, Value::text),
-            Some(json) => Value::text(json.to_string()),
-        };
-        Ok(match self {
-            F::JsonField(as_text, _) => part(read(args[0])?.field(string(args[1])), as_text),
-            F::JsonElement(as_text, _) => part(read(args[0])?.element(int(args[1])), as_text),
-            F::JsonbConcat => match (read(args[0])?, read(args[1])?) {
-                (Json::Object(mut a), Json::Object(b)) => {
-                    a.extend(b);
-                    Value::text(Json::object(a).to_string())
-                }
-                (a, b) => {
-                    let list = |j: Json| match j {
-                        Json::Array(items) => items,
-                        other => vec![other],
-                    };
-                    let mut items = list(a);
-                    items.extend(list(b));
-                    Value::text(Json::Array(items).to_string())
-                }
-            },
-            F::JsonbContains => Value::Bool(contains(&read(args[0])?, &read(args[1])?)),
-            F::JsonbHasKey => {
-                let key = string(args[1]);
-                Value::Bool(match read(args[0])? {
-                    Json::Object(fields) => fields.iter().any(|(k, _)| k == key),
-                    Json::Array(items) => items.iter().any(|i| *i == Json::String(key.to_owned())),
-                    Json::String(s) => s == key,
-                    _ => false,
-                })
-            }
-            F::JsonTypeOf => Value::text(match read(args[0])? {
-                Json::Null => "null",
-                Json::Bool(_) => "boolean",
-                Json::Number(_) => "number",
-                Json::String(_) => "string",
-                Json::Array(_) => "array",
-                Json::Object(_) => "object",
-            }),
-            F::ToJson(ty) => match args[0] {
-                Value::Null => Value::Null,
-                value => Value::text(to_json(value, ty).to_string()),
-            },
-            F::JsonbBuildObject => {
-                let mut text = String::from("{");
-                for pair in args.chunks(2) {
-                    if pair[0].is_null() {
-                        return Err(DbError::postgres(
-                            "22023",
-                            "argument 1: key must not be null",
-                        ));
-                    }
-                    if text.len() > 1 {
-                        text.push(',');
-                    }
-                    let value = match pair[1] {
-                        Value::Null => "null",
-                        value => string(value),
-                    };
-                    text.push_str(&format!(
-                        "{}:{value}",
-                        Json::String(string(pair[0]).to_owned())
-                    ));
-                }
-                text.push('}');
-                Value::text(json::parse(&text).map_or(text, |j| j.to_string()))
-            }
-            F::JsonbArrayLength => match read(args[0])? {
-                Json::Array(items) => Value::Int(items.len() as i64),
-                _ => {
-                    return Err(DbError::postgres(
-                        "22023",
-                        "cannot get array length of a non-array",
-                    ));
-                }
-            },
-            other => panic!("{other:?} is not a JSON function"),
-        })
-    }
-}
-
-/// A value as JSON: numbers and booleans as they are, everything else as a string.
-fn to_json(value: &Value, ty: Type) -> Json {
-    match (value, ty) {
-        (Value::Null, _) => Json::Null,
-        (Value::Bool(b), _) => Json::Bool(*b),
-        (Value::Int(_) | Value::Decimal(_) | Value::Float(_), _) => {
-            Json::Number(output::text(value, ty))
-        }
-        (Value::Text(s), Type::Json | Type::Jsonb) => {
-            json::parse(s).unwrap_or_else(|| Json::String(s.to_string()))
-        }
-        (Value::Array(items), Type::Array(element)) => {
-            Json::Array(items.iter().map(|i| to_json(i, *element)).collect())
-        }
-        (Value::Timestamp(_) | Value::TimestampTz(_), _) => {
-            let text = output::text(value, ty).replacen(' ', "T", 1);
-            let zone = if ty == Type::TimestampTz { ":00" } else { "" };
-            Json::String(format!("{text}{zone}"))
-        }
-        _ => Json::String(output::text(value, ty)),
-    }
-}
-
-/// `jsonb @> jsonb`.
-fn contains(whole: &Json, part: &Json) -> bool {
-    match (whole, part) {
-        (Json::Object(a), Json::Object(b)) => b
-            .iter()
-            .all(|(k, v)| a.iter().any(|(l, w)| k == l && contains(w, v))),
-        (Json::Array(a), Json::Array(b)) => b.iter().all(|v| a.iter().any(|w| contains(w, v))),
-        (
-            Json::Array(a),
-            scalar @ (Json::String(_) | Json::Number(_) | Json::Bool(_) | Json::Null),
-        ) => a.contains(scalar),
-        (a, b) => a == b,
     }
 }
 

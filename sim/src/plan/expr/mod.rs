@@ -16,9 +16,12 @@ use crate::plan::types::{Modifier, Type};
 pub mod aggregate;
 pub mod compare;
 mod eval;
+mod format;
 pub mod function;
 pub mod hash;
+pub mod json;
 mod number;
+mod pattern;
 mod temporal;
 mod text;
 
@@ -301,6 +304,13 @@ pub enum AggregateFunction {
     StringAgg,
     /// `array_agg`.
     ArrayAgg,
+    /// `json_agg` and (`binary`) `jsonb_agg` of already converted values.
+    JsonAgg {
+        /// `jsonb`.
+        binary: bool,
+        /// The values are rows, which `json_agg` puts on lines of their own.
+        rows: bool,
+    },
 }
 
 /// A window function call.
@@ -325,9 +335,68 @@ pub enum WindowFunction {
     Rank,
     /// `dense_rank()`.
     DenseRank,
+    /// `percent_rank()`.
+    PercentRank,
+    /// `cume_dist()`.
+    CumulativeShare,
+    /// `ntile(n)`.
+    Tile(Box<Expr>),
+    /// `lead(value, offset, default)`, and `lag` with the sign turned.
+    Shifted {
+        /// `lag`: counted backwards.
+        back: bool,
+        /// The value.
+        value: Box<Expr>,
+        /// How many rows away.
+        offset: Box<Expr>,
+        /// What there is where no such row is.
+        default: Box<Expr>,
+    },
+    /// `first_value(value)`: of the partition, where the default frame begins.
+    FirstValue(Box<Expr>),
+    /// `last_value(value)`: of the current row's last peer, where the default frame ends.
+    LastValue(Box<Expr>),
+    /// `nth_value(value, n)` within the default frame.
+    NthValue(Box<Expr>, Box<Expr>),
     /// An aggregate over the whole partition (no `ORDER BY` in the window), or up to the current
     /// row's last peer (with `ORDER BY`).
     Aggregate(Box<Aggregate>),
+}
+
+impl WindowFunction {
+    /// The expressions that it computes for rows, those of an aggregate left out.
+    pub fn arguments(&self) -> Vec<&Expr> {
+        match self {
+            WindowFunction::Tile(e)
+            | WindowFunction::FirstValue(e)
+            | WindowFunction::LastValue(e) => vec![&**e],
+            WindowFunction::NthValue(e, n) => vec![&**e, &**n],
+            WindowFunction::Shifted {
+                value,
+                offset,
+                default,
+                ..
+            } => vec![&**value, &**offset, &**default],
+            _ => Vec::new(),
+        }
+    }
+
+    /// As [`arguments`](Self::arguments).
+    pub fn arguments_mut(&mut self) -> Vec<&mut Expr> {
+        match self {
+            WindowFunction::Tile(e)
+            | WindowFunction::FirstValue(e)
+            | WindowFunction::LastValue(e) => vec![&mut **e],
+            WindowFunction::NthValue(e, n) => vec![&mut **e, &mut **n],
+            WindowFunction::Shifted {
+                value,
+                offset,
+                default,
+                ..
+            } => vec![&mut **value, &mut **offset, &mut **default],
+            _ => Vec::new(),
+        }
+    }
 }
 
 /// Functions in `FROM`.
@@ -337,8 +406,27 @@ pub enum SetFunction {
     SeriesInt,
     /// `generate_series` over timestamps: from, to, step (interval).
     SeriesTimestamp,
-    /// `unnest` of one array.
+    /// `unnest` of one array or of several side by side, one column each.
     Unnest,
+    /// `json_array_elements` and its kin: one column.
+    JsonElements {
+        /// `_text`.
+        text: bool,
+        /// `jsonb`.
+        binary: bool,
+    },
+    /// `json_each` and its kin: key and value.
+    JsonEach {
+        /// `_text`.
+        text: bool,
+        /// `jsonb`.
+        binary: bool,
+    },
+    /// `json_object_keys`, `jsonb_object_keys`.
+    JsonKeys {
+        /// `jsonb`.
+        binary: bool,
+    },
     /// `pgrowlocks` of one table, named by a text.
     RowLocks,
     /// Any scalar expression: one row of one column. The only argument is that expression.

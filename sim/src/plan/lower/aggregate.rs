@@ -7,7 +7,9 @@ use super::call::Call;
 use super::names::Place;
 use super::{Lowering, Typed, absent, error, unsupported};
 use crate::plan::catalog::Table;
-use crate::plan::expr::{Aggregate, AggregateFunction, Comparison, Expr, Window, WindowFunction};
+use crate::plan::expr::{
+    Aggregate, AggregateFunction, Comparison, Expr, Function, Window, WindowFunction,
+};
 use crate::plan::query::{Grouping, RangeKind, SortKey};
 use crate::plan::types::Type;
 use crate::plan::walk;
@@ -29,6 +31,8 @@ pub(super) fn is_aggregate(name: &str) -> bool {
             | "every"
             | "string_agg"
             | "array_agg"
+            | "json_agg"
+            | "jsonb_agg"
     )
 }
 
@@ -74,13 +78,23 @@ impl Lowering<'_> {
 
     fn aggregate(&mut self, call: &Call<'_>) -> Result<Aggregate, DbError> {
         let mut args = Vec::with_capacity(call.args.len());
+        let mut rows = false;
         for arg in &call.args {
-            let mut typed = self.expr(arg)?;
+            let mut typed = match self.json_argument(&call.name, arg)? {
+                Some(row) => {
+                    rows = true;
+                    row
+                }
+                None => self.expr(arg)?,
+            };
             self.known_param(&mut typed);
             args.push(typed);
         }
         self.refuse_outer(&args, call.at)?;
-        let (function, args, ty) = self.aggregate_function(call, args)?;
+        let (mut function, args, ty) = self.aggregate_function(call, args)?;
+        if let AggregateFunction::JsonAgg { rows: of_rows, .. } = &mut function {
+            *of_rows = rows;
+        }
         let filter = match call.filter {
             Some(tree) => {
                 let typed = self.expr(tree)?;
@@ -216,6 +230,22 @@ impl Lowering<'_> {
             ("max", _) => (F::Max, text_for(ty)),
             ("bool_and" | "every", Type::Bool) => (F::BoolAnd, Type::Bool),
             ("bool_or", Type::Bool) => (F::BoolOr, Type::Bool),
+            ("json_agg" | "jsonb_agg", _) => {
+                let binary = call.name == "jsonb_agg";
+                let json = if binary { Type::Jsonb } else { Type::Json };
+                let function = if binary {
+                    Function::ToJson(ty)
+                } else {
+                    Function::JsonOutput(ty)
+                };
+                let expr = Expr::Call {
+                    function,
+                    args: vec![arg.expr],
+                };
+                let arg = Typed::new(expr, json, arg.at);
+                let rows = false;
+                return Ok((F::JsonAgg { binary, rows }, vec![arg], json));
+            }
             ("array_agg", _) => match super::datatype::array_of(ty) {
                 Some(array) => (F::ArrayAgg, array),
                 None => return unsupported(format!("arrays of {}", ty.name()), call.at),
@@ -251,6 +281,11 @@ impl Lowering<'_> {
                 let ty = aggregate.ty;
                 (WindowFunction::Aggregate(Box::new(aggregate)), ty)
             }
+            "percent_rank" => (WindowFunction::PercentRank, Type::Float8),
+            "cume_dist" => (WindowFunction::CumulativeShare, Type::Float8),
+            "ntile" | "lag" | "lead" | "first_value" | "last_value" | "nth_value" => {
+                self.value_window(call)?
+            }
             _ => return unsupported(format!("the window function {}", call.name), call.at),
         };
         let mut partition = Vec::with_capacity(partition_by.len());
@@ -276,6 +311,58 @@ impl Lowering<'_> {
         });
         let index = level.windows.len() as u32 - 1;
         Ok(Typed::new(Expr::Window(index), ty, call.at))
+    }
+
+    /// A window function that takes arguments and is not an aggregate.
+    fn value_window(&mut self, call: &Call<'_>) -> Result<(WindowFunction, Type), DbError> {
+        let name = call.name.as_str();
+        let mut args = Vec::with_capacity(call.args.len());
+        for arg in &call.args {
+            let typed = self.expr(arg)?;
+            args.push(typed);
+        }
+        let fits = match name {
+            "lag" | "lead" => (1..=3).contains(&args.len()),
+            "nth_value" => args.len() == 2,
+            _ => args.len() == 1,
+        };
+        if !fits || call.distinct || call.star || !call.order.is_empty() {
+            return unsupported(format!("this call of {name}"), call.at);
+        }
+        let mut args = args.into_iter();
+        let Some(first) = args.next() else {
+            return unsupported(format!("this call of {name}"), call.at);
+        };
+        if name == "ntile" {
+            let groups = self.require(first, Type::Int4, name)?;
+            return Ok((WindowFunction::Tile(Box::new(groups.expr)), Type::Int4));
+        }
+        let first = self.settle(first)?;
+        let ty = first.ty;
+        let value = Box::new(first.expr);
+        let mut integer = |this: &mut Self| match args.next() {
+            Some(typed) => Ok(this.require(typed, Type::Int4, name)?.expr),
+            None => Ok(Expr::Const(rowlock_model::Value::Int(1))),
+        };
+        let function = match name {
+            "first_value" => WindowFunction::FirstValue(value),
+            "last_value" => WindowFunction::LastValue(value),
+            "nth_value" => WindowFunction::NthValue(value, Box::new(integer(self)?)),
+            _ => {
+                let offset = Box::new(integer(self)?);
+                let default = match args.next() {
+                    Some(typed) => self.require(typed, ty, name)?.expr,
+                    None => Expr::Const(rowlock_model::Value::Null),
+                };
+                WindowFunction::Shifted {
+                    back: name == "lag",
+                    value,
+                    offset,
+                    default: Box::new(default),
+                }
+            }
+        };
+        Ok((function, ty))
     }
 
     /// A key of an `ORDER BY` whose expression stands at position `target` of its list.

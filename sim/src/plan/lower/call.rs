@@ -193,13 +193,7 @@ impl Lowering<'_> {
             | "pg_snapshot_xmax"
             | "txid_snapshot_xmax"
             | "pg_visible_in_snapshot" => return self.snapshot_function(&call),
-            "generate_series"
-            | "unnest"
-            | "generate_subscripts"
-            | "regexp_split_to_table"
-            | "string_to_table"
-            | "jsonb_array_elements"
-            | "jsonb_each" => {
+            name if super::series::returns_set(name) => {
                 if let Place::Clause(what) = self.level().place {
                     return error(
                         "0A000",
@@ -216,7 +210,10 @@ impl Lowering<'_> {
         }
         let mut args = Vec::with_capacity(call.args.len());
         for arg in &call.args {
-            let mut typed = self.expr(arg)?;
+            let mut typed = match self.json_argument(&call.name, arg)? {
+                Some(row) => row,
+                None => self.expr(arg)?,
+            };
             self.known_param(&mut typed);
             args.push(typed);
         }
@@ -244,8 +241,10 @@ impl Lowering<'_> {
                 if ambiguous {
                     return error("42725", format!("function {signature} is not unique"), at);
                 }
-                if candidates.is_empty()
-                    && is_known_elsewhere(name)
+                let modelled = |n: usize| candidates.iter().filter(|c| c.args.len() == n).count();
+                let count = types.len();
+                if (on_server(name, count) > modelled(count)
+                    || (candidates.is_empty() && is_known_elsewhere(name)))
                     && self.catalog.routines(name).is_empty()
                 {
                     return unsupported(format!("the function {name}"), at);
@@ -473,17 +472,31 @@ impl Lowering<'_> {
             ("concat" | "concat_ws" | "format", Some(_), _, _) => {
                 return self.any_text(name, args, at).map(Some);
             }
-            ("to_json" | "to_jsonb", Some(ty), _, 1) if ty != Type::Unknown => {
-                let result = if name == "to_json" {
-                    Type::Json
-                } else {
-                    Type::Jsonb
-                };
-                pure(vec![ty], result, Function::ToJson(ty))
+            ("to_json" | "array_to_json" | "row_to_json", Some(Type::Json), _, 1) => {
+                return Ok(Some(args[0].clone()));
             }
-            ("jsonb_build_object", _, _, n) if n % 2 == 0 => {
-                return self.build_object(args, at).map(Some);
+            ("to_json", Some(ty), _, 1) if ty != Type::Unknown => {
+                pure(vec![ty], Type::Json, Function::JsonOutput(ty))
             }
+            ("array_to_json", Some(ty), Some(_), 1) => {
+                pure(vec![ty], Type::Json, Function::JsonOutput(ty))
+            }
+            ("to_jsonb", Some(ty), _, 1) if ty != Type::Unknown => {
+                pure(vec![ty], Type::Jsonb, Function::ToJson(ty))
+            }
+            ("jsonb_build_object" | "json_build_object", _, _, n) if n % 2 == 0 => {
+                return self.json_object(name == "jsonb_build_object", args, at).map(Some);
+            }
+            ("jsonb_build_array" | "json_build_array", _, _, _) => {
+                return self.json_list(name == "jsonb_build_array", args, at).map(Some);
+            }
+            (
+                "jsonb_extract_path" | "jsonb_extract_path_text" | "json_extract_path"
+                | "json_extract_path_text",
+                Some(_),
+                _,
+                2..,
+            ) => return self.json_path(name, args, at).map(Some),
             ("num_nulls" | "num_nonnulls", Some(_), _, _) => {
                 let function = Function::NumNulls(name == "num_nulls");
                 let args = args.iter().map(|a| a.expr.clone()).collect();
@@ -540,27 +553,6 @@ impl Lowering<'_> {
             args: texts,
         };
         Ok(Typed::new(expr, Type::Text, at))
-    }
-
-    fn build_object(&mut self, args: &[Typed], at: usize) -> Result<Typed, DbError> {
-        let mut parts = Vec::with_capacity(args.len());
-        for (i, arg) in args.iter().enumerate() {
-            let typed = self.settle(arg.clone())?;
-            let function = if i % 2 == 0 {
-                Function::Output(typed.ty)
-            } else {
-                Function::ToJson(typed.ty)
-            };
-            parts.push(Expr::Call {
-                function,
-                args: vec![typed.expr],
-            });
-        }
-        let expr = Expr::Call {
-            function: Function::JsonbBuildObject,
-            args: parts,
-        };
-        Ok(Typed::new(expr, Type::Jsonb, at))
     }
 
     /// `ceil(x)` and `floor(x)`, which the parser has nodes for.
@@ -641,6 +633,21 @@ impl Lowering<'_> {
         self.level().place = before;
         result
     }
+}
+
+/// The functions of PostgreSQL 15 by name and number of arguments, and how many there are of each;
+/// those that take arguments of any type or number are left out.
+const SERVER_FUNCTIONS: &str = include_str!("builtin_functions.txt");
+
+/// How many functions of a name the server has for this number of arguments.
+fn on_server(name: &str, count: usize) -> usize {
+    let count = count.to_string();
+    SERVER_FUNCTIONS
+        .lines()
+        .filter_map(|line| line.strip_prefix(name)?.strip_prefix('\t')?.split_once('\t'))
+        .find(|(arguments, _)| *arguments == count)
+        .and_then(|(_, functions)| functions.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Whether a name is a function of PostgreSQL that is not modelled, as far as is known here.

@@ -7,7 +7,7 @@ use super::{Lowering, error, ident, unsupported};
 use crate::plan::types::{Declared, Modifier, Type};
 
 /// Array types that are modelled; an array's element type must live as long as the program.
-const ELEMENTS: [(&Type, Type); 19] = [
+const ELEMENTS: [(&Type, Type); 21] = [
     (&Type::Bool, Type::Array(&Type::Bool)),
     (&Type::Int2, Type::Array(&Type::Int2)),
     (&Type::Int4, Type::Array(&Type::Int4)),
@@ -27,6 +27,8 @@ const ELEMENTS: [(&Type, Type); 19] = [
     (&Type::Interval, Type::Array(&Type::Interval)),
     (&Type::Uuid, Type::Array(&Type::Uuid)),
     (&Type::Xid8, Type::Array(&Type::Xid8)),
+    (&Type::Json, Type::Array(&Type::Json)),
+    (&Type::Jsonb, Type::Array(&Type::Jsonb)),
 ];
 
 /// The array of an element type, if it is modelled.

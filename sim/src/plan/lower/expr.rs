@@ -1101,6 +1101,11 @@ fn symbol(op: &BinaryOperator) -> Option<&'static str> {
         BinaryOperator::AtArrow => "@>",
         BinaryOperator::ArrowAt => "<@",
         BinaryOperator::Question => "?",
+        BinaryOperator::QuestionAnd => "?&",
+        BinaryOperator::QuestionPipe => "?|",
+        BinaryOperator::HashArrow => "#>",
+        BinaryOperator::HashLongArrow => "#>>",
+        BinaryOperator::HashMinus => "#-",
         _ => return None,
     })
 }

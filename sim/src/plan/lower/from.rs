@@ -10,6 +10,7 @@ use super::names::{NamedColumn, Namespace, Place, entry};
 use super::operator::choose;
 use super::query::renamed;
 use super::select::conjuncts;
+use super::series::returns_set;
 use super::{CteSource, Lowering, Typed, absent, error, ident, place, unsupported};
 use crate::plan::catalog::{Relation, Table};
 use crate::plan::expr::{Compare, Expr, SetFunction};
@@ -288,13 +289,13 @@ impl Lowering<'_> {
                     "WITH OFFSET",
                     self.begin,
                 )?;
-                let [array] = array_exprs.as_slice() else {
-                    return unsupported("unnest of several arrays", self.begin);
-                };
-                let at = place(array, self.begin);
-                let typed =
-                    self.at_place(Place::Clause("functions in FROM"), |this| this.expr(array))?;
-                self.unnest(typed, *with_ordinality, alias, at)
+                let at = array_exprs.first().map_or(self.begin, |a| place(a, self.begin));
+                let mut arrays = Vec::with_capacity(array_exprs.len());
+                for array in array_exprs {
+                    let place = Place::Clause("functions in FROM");
+                    arrays.push(self.at_place(place, |this| this.expr(array))?);
+                }
+                self.unnest(arrays, *with_ordinality, alias, at)
             }
             TableFactor::NestedJoin {
                 table_with_joins,
@@ -549,10 +550,10 @@ impl Lowering<'_> {
             "pgrowlocks" if self.catalog.extension("pgrowlocks") && lowered.len() == 1 => {
                 self.locked_rows(lowered.remove(0), ordinality, alias, at)
             }
-            "unnest" => match lowered.len() {
-                1 => self.unnest(lowered.remove(0), ordinality, alias, at),
-                _ => unsupported("unnest of several arrays", at),
-            },
+            "unnest" => self.unnest(lowered, ordinality, alias, at),
+            name if name.starts_with("json") && returns_set(name) && lowered.len() == 1 => {
+                self.json_rows(name, lowered.remove(0), ordinality, alias, at)
+            }
             _ => {
                 let types: Vec<Type> = lowered.iter().map(|a| a.ty).collect();
                 let user = self.user_candidates(&function, &types);
@@ -667,31 +668,102 @@ impl Lowering<'_> {
 
     fn unnest(
         &mut self,
-        mut array: Typed,
+        arrays: Vec<Typed>,
         ordinality: bool,
         alias: Option<&ast::TableAlias>,
         at: usize,
     ) -> Result<Item, DbError> {
-        self.known_param(&mut array);
-        let Type::Array(element) = array.ty else {
-            return error(
-                "42883",
-                format!(
-                    "function unnest({}) does not exist",
-                    self.type_name(array.ty)
-                ),
-                at,
-            );
+        let mut args = Vec::with_capacity(arrays.len());
+        let mut elements = Vec::with_capacity(arrays.len());
+        for mut array in arrays {
+            self.known_param(&mut array);
+            let Type::Array(element) = array.ty else {
+                return error(
+                    "42883",
+                    format!(
+                        "function unnest({}) does not exist",
+                        self.type_name(array.ty)
+                    ),
+                    at,
+                );
+            };
+            elements.push(*element);
+            args.push(array.expr);
+        }
+        let function = SetFunction::Unnest;
+        match elements[..] {
+            [element] => self.set_item("unnest", function, args, element, ordinality, alias, at),
+            _ => {
+                let columns = elements.iter().map(|ty| ("unnest", *ty)).collect();
+                self.rows_item("unnest", function, args, columns, ordinality, alias, at)
+            }
+        }
+    }
+
+    /// `jsonb_array_elements`, `jsonb_each`, `jsonb_object_keys` and their kin.
+    fn json_rows(
+        &mut self,
+        name: &str,
+        value: Typed,
+        ordinality: bool,
+        alias: Option<&ast::TableAlias>,
+        at: usize,
+    ) -> Result<Item, DbError> {
+        let binary = name.starts_with("jsonb");
+        let text = name.ends_with("_text");
+        let ty = if binary { Type::Jsonb } else { Type::Json };
+        let part = if text { Type::Text } else { ty };
+        let (function, columns) = if name.contains("_array_elements") {
+            let function = SetFunction::JsonElements { text, binary };
+            (function, vec![("value", part)])
+        } else if name.contains("_each") {
+            let function = SetFunction::JsonEach { text, binary };
+            (function, vec![("key", Type::Text), ("value", part)])
+        } else if name.ends_with("_object_keys") {
+            let args = vec![self.require(value, ty, name)?.expr];
+            let function = SetFunction::JsonKeys { binary };
+            return self.set_item(name, function, args, Type::Text, ordinality, alias, at);
+        } else {
+            return unsupported(format!("the function {name}"), at);
         };
-        self.set_item(
-            "unnest",
-            SetFunction::Unnest,
-            vec![array.expr],
-            *element,
+        let args = vec![self.require(value, ty, name)?.expr];
+        self.rows_item(name, function, args, columns, ordinality, alias, at)
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a function in FROM consists of"
+    )]
+    fn rows_item(
+        &mut self,
+        name: &str,
+        function: SetFunction,
+        args: Vec<Expr>,
+        columns: Vec<(&str, Type)>,
+        ordinality: bool,
+        alias: Option<&ast::TableAlias>,
+        at: usize,
+    ) -> Result<Item, DbError> {
+        let ordinal = ordinality.then_some(("ordinality", Type::Int8));
+        let columns = columns
+            .into_iter()
+            .chain(ordinal)
+            .map(|(name, ty)| OutputColumn {
+                name: name.into(),
+                ty,
+            })
+            .collect();
+        let shown = alias.map_or(name.to_owned(), |a| ident(&a.name));
+        let kind = RangeKind::Function {
+            function,
+            args,
             ordinality,
-            alias,
-            at,
-        )
+        };
+        let item = self.item(&shown, kind, columns, alias, at)?;
+        if let Some(entry) = self.level().range.last_mut() {
+            entry.lateral = true;
+        }
+        Ok(item)
     }
 
     #[expect(

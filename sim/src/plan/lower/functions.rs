@@ -10,6 +10,9 @@ use Type::{
     RegClass, Text, Time, Timestamp, TimestampTz, Uuid, Void, Xid8,
 };
 
+/// `text[]`.
+const TEXTS: Type = Type::Array(&Type::Text);
+
 /// The candidates for a function name; empty if the name is not known.
 pub(super) fn candidates(name: &str) -> Vec<Candidate> {
     let list = text(name);
@@ -97,6 +100,12 @@ fn text(name: &str) -> Vec<Candidate> {
         "convert_to" => vec![pure(&[Text, Name], Bytea, F::ConvertTo)],
         "jsonb_typeof" => vec![pure(&[Jsonb], Text, F::JsonTypeOf)],
         "json_typeof" => vec![pure(&[Json], Text, F::JsonTypeOf)],
+        "jsonb_set" => vec![
+            pure(&[Jsonb, TEXTS, Jsonb], Jsonb, F::JsonbSet),
+            pure(&[Jsonb, TEXTS, Jsonb, Bool], Jsonb, F::JsonbSet),
+        ],
+        "jsonb_strip_nulls" => vec![pure(&[Jsonb], Jsonb, F::JsonStripNulls(Jsonb))],
+        "json_strip_nulls" => vec![pure(&[Json], Json, F::JsonStripNulls(Json))],
         "jsonb_array_length" => vec![pure(&[Jsonb], Int4, F::JsonbArrayLength)],
         "json_array_length" => vec![pure(&[Json], Int4, F::JsonbArrayLength)],
         "string_to_array" => vec![pure(
@@ -181,6 +190,15 @@ fn times(name: &str) -> Vec<Candidate> {
             .map(|t| pure(&[Text, *t], Numeric, F::Extract(*t)))
             .collect(),
         "to_timestamp" => vec![pure(&[Float8], TimestampTz, F::ToTimestamp)],
+        "to_char" => [TimestampTz, Timestamp]
+            .iter()
+            .map(|t| pure(&[*t, Text], Text, F::ToChar))
+            .chain(
+                [Interval, Int4, Int8, Numeric, Float4, Float8]
+                    .iter()
+                    .map(|t| candidate(&[*t, Text], Text, Build::Refused)),
+            )
+            .collect(),
         "make_date" => vec![pure(&[Int4, Int4, Int4], Date, F::MakeDate)],
         "timezone" => vec![
             pure(&[Text, TimestampTz], Timestamp, F::AtTimeZone),

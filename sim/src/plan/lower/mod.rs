@@ -33,6 +33,7 @@ mod expr;
 mod from;
 mod functions;
 mod inherit;
+mod json;
 mod merge;
 mod names;
 mod operator;

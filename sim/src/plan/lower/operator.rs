@@ -21,6 +21,8 @@ pub(super) enum Build {
     Swapped(Function),
     /// `LIKE`: ignoring case, negated.
     Like(bool, bool),
+    /// `~`: ignoring case, negated.
+    Matches(bool, bool),
     /// A stateful function.
     Host(HostFunction),
     /// A function that a user has defined.
@@ -70,6 +72,23 @@ const COMPARABLE: [Type; 21] = [
     Type::Tid,
     Type::Jsonb,
 ];
+
+/// `text[]`.
+const TEXTS: Type = Type::Array(&Type::Text);
+
+/// The operators of two operands of PostgreSQL 15: symbol, left type, right type.
+const SERVER_OPERATORS: &str = include_str!("builtin_operators.txt");
+
+/// Whether the server has this operator for operands of these types, an open one standing for any.
+fn on_server(symbol: &str, left: &str, right: &str) -> bool {
+    SERVER_OPERATORS
+        .lines()
+        .filter_map(|line| line.strip_prefix(symbol)?.strip_prefix('\t')?.split_once('\t'))
+        .any(|(l, r)| {
+            let fits = |have: &str, want: &str| have == want || have == "unknown";
+            fits(left, l) && fits(right, r)
+        })
+}
 
 const INTEGERS: [Type; 3] = [Type::Int2, Type::Int4, Type::Int8];
 const FLOATS: [Type; 2] = [Type::Float4, Type::Float8];
@@ -245,7 +264,13 @@ fn binary_operators(symbol: &str) -> Vec<Candidate> {
     let one = |args: &[Type], result, function| candidate(args, result, Build::Pure(function));
     match symbol {
         "+" => arithmetic(Arithmetic::Add),
-        "-" => arithmetic(Arithmetic::Subtract),
+        "-" => {
+            let mut list = arithmetic(Arithmetic::Subtract);
+            list.push(one(&[Jsonb, Text], Jsonb, Function::JsonbDeleteKeys));
+            list.push(one(&[Jsonb, TEXTS], Jsonb, Function::JsonbDeleteKeys));
+            list.push(one(&[Jsonb, Int4], Jsonb, Function::JsonbDeleteElement));
+            list
+        }
         "*" => arithmetic(Arithmetic::Multiply),
         "/" => arithmetic(Arithmetic::Divide),
         "%" => arithmetic(Arithmetic::Modulo),
@@ -292,6 +317,26 @@ fn binary_operators(symbol: &str) -> Vec<Candidate> {
             Build::Swapped(Function::JsonbContains),
         )],
         "?" => vec![one(&[Jsonb, Text], Type::Bool, Function::JsonbHasKey)],
+        "?|" => vec![one(&[Jsonb, TEXTS], Type::Bool, Function::JsonbHasAny)],
+        "?&" => vec![one(&[Jsonb, TEXTS], Type::Bool, Function::JsonbHasAll)],
+        "#-" => vec![one(&[Jsonb, TEXTS], Jsonb, Function::JsonbDeletePath)],
+        "#>" | "#>>" => {
+            let text = symbol == "#>>";
+            [Json, Jsonb]
+                .iter()
+                .map(|ty| {
+                    let result = if text { Text } else { *ty };
+                    one(&[*ty, TEXTS], result, Function::JsonPath(text, *ty))
+                })
+                .collect()
+        }
+        "~" | "~*" | "!~" | "!~*" => {
+            let build = Build::Matches(symbol.ends_with('*'), symbol.starts_with('!'));
+            [Text, Char, Name]
+                .iter()
+                .map(|t| candidate(&[*t, Text], Type::Bool, build))
+                .collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -445,8 +490,8 @@ impl Lowering<'_> {
                         at,
                     );
                 }
-                if matches!(symbol, "~" | "~*" | "!~" | "!~*") {
-                    return unsupported("regular expressions", at);
+                if on_server(symbol, &a, &b) {
+                    return unsupported(format!("the operator {a} {symbol} {b}"), at);
                 }
                 error(
                     "42883",
@@ -610,6 +655,17 @@ impl Lowering<'_> {
                     like
                 }
             }
+            Build::Matches(fold, negated) => {
+                let matches = Expr::Call {
+                    function: Function::Matches { fold },
+                    args: exprs,
+                };
+                if negated {
+                    Expr::Not(Box::new(matches))
+                } else {
+                    matches
+                }
+            }
             Build::Host(function) => Expr::Host {
                 function,
                 args: exprs,
@@ -625,7 +681,7 @@ impl Lowering<'_> {
                     args,
                 }
             }
-            Build::Refused => return unsupported("powers, roots and logarithms of numeric", at),
+            Build::Refused => return unsupported("this function of these types", at),
         };
         Ok(Typed::new(expr, chosen.result, at))
     }

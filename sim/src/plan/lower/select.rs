@@ -167,7 +167,7 @@ impl Lowering<'_> {
             return self.expr(tree);
         };
         let name = f.name.to_string().to_ascii_lowercase();
-        if !matches!(name.as_str(), "generate_series" | "unnest") {
+        if !super::series::is_column(&name) {
             return self.expr(tree);
         }
         let at = place(tree, self.begin);

@@ -9,6 +9,42 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{self, Expr, SelectItem, Visit, Visitor};
 
+/// Whether a function returns a set of single values.
+pub(super) fn is_column(name: &str) -> bool {
+    matches!(
+        name,
+        "generate_series"
+            | "unnest"
+            | "jsonb_array_elements"
+            | "jsonb_array_elements_text"
+            | "json_array_elements"
+            | "json_array_elements_text"
+            | "jsonb_object_keys"
+            | "json_object_keys"
+    )
+}
+
+/// Whether a function returns a set.
+pub(super) fn returns_set(name: &str) -> bool {
+    is_column(name)
+        || matches!(
+            name,
+            "generate_subscripts"
+                | "regexp_split_to_table"
+                | "regexp_matches"
+                | "string_to_table"
+                | "jsonb_each"
+                | "jsonb_each_text"
+                | "json_each"
+                | "json_each_text"
+                | "jsonb_to_recordset"
+                | "json_to_recordset"
+                | "jsonb_populate_recordset"
+                | "json_populate_recordset"
+                | "jsonb_path_query"
+        )
+}
+
 /// The same query with the function in `FROM`, if it has one and may be written so.
 pub(super) fn moved_into_from(select: &ast::Select) -> Option<ast::Select> {
     let plain =
@@ -40,9 +76,7 @@ fn take(expr: &mut Expr) -> Option<ast::TableFactor> {
         Expr::UnaryOp { expr, .. } | Expr::Nested(expr) | Expr::Cast { expr, .. } => take(expr),
         Expr::Function(function) => {
             let name = function.name.0.last()?.as_ident()?.clone();
-            let is_set = ["generate_series", "unnest"]
-                .iter()
-                .any(|set| name.value.eq_ignore_ascii_case(set));
+            let is_set = is_column(&name.value.to_ascii_lowercase());
             let ast::FunctionArguments::List(list) = &function.args else {
                 return None;
             };
@@ -58,7 +92,13 @@ fn take(expr: &mut Expr) -> Option<ast::TableFactor> {
                 name: function.name.clone(),
                 args: list.args.clone(),
                 with_ordinality: false,
-                alias: None,
+                // The one column has the name of the function, whatever the function calls it.
+                alias: Some(ast::TableAlias {
+                    explicit: false,
+                    name: name.clone(),
+                    columns: vec![ast::TableAliasColumnDef::from_name(name.value.clone())],
+                    at: None,
+                }),
             };
             *expr = Expr::Identifier(name);
             Some(factor)

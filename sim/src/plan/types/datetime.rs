@@ -407,6 +407,44 @@ pub fn add_interval(instant: i64, (months, days, micros): (i32, i32, i64)) -> Re
         .ok_or_else(over)
 }
 
+/// `generate_series(from, to, step)` over instants.
+///
+/// # Errors
+/// 22008; 22023 for a step of nothing.
+pub fn series(values: &[Value]) -> Result<Vec<Value>, DbError> {
+    let [from, to, step] = values else {
+        panic!("a series of instants got {values:?}");
+    };
+    let instant = |v: &Value| match v {
+        Value::Timestamp(t) | Value::TimestampTz(t) => Some(*t),
+        _ => None,
+    };
+    let (Some(mut at), Some(to)) = (instant(from), instant(to)) else {
+        return Ok(Vec::new());
+    };
+    let Value::Interval {
+        months,
+        days,
+        micros,
+    } = *step
+    else {
+        return Ok(Vec::new());
+    };
+    let forward = match interval_span(months, days, micros) {
+        0 => return Err(DbError::postgres("22023", "step size cannot equal zero")),
+        span => span > 0,
+    };
+    let mut series = Vec::new();
+    while (forward && at <= to) || (!forward && at >= to) {
+        series.push(match from {
+            Value::Timestamp(_) => Value::Timestamp(at),
+            _ => Value::TimestampTz(at),
+        });
+        at = add_interval(at, (months, days, micros))?;
+    }
+    Ok(series)
+}
+
 /// The number of days of a month.
 pub fn days_in_month(year: i64, month: u32) -> u32 {
     let next = if month == 12 {

@@ -31,6 +31,44 @@ pub fn parse(text: &str) -> Option<Json> {
     (reader.at == reader.bytes.len()).then_some(value)
 }
 
+/// The members of a JSON array or object as they stand in its text, with their keys if it is an object;
+/// nothing for scalars and for what is not JSON.
+pub fn members(text: &str) -> Option<Vec<(Option<String>, &str)>> {
+    let mut reader = Reader {
+        bytes: text.as_bytes(),
+        at: 0,
+    };
+    reader.blanks();
+    let (open, close) = match reader.bytes.get(reader.at)? {
+        b'{' => (b'{', b'}'),
+        b'[' => (b'[', b']'),
+        _ => return None,
+    };
+    reader.eat(open)?;
+    let mut members = Vec::new();
+    if reader.eat(close).is_some() {
+        return Some(members);
+    }
+    loop {
+        reader.blanks();
+        let key = if open == b'{' {
+            let key = reader.string()?;
+            reader.eat(b':')?;
+            reader.blanks();
+            Some(key)
+        } else {
+            None
+        };
+        let start = reader.at;
+        reader.value()?;
+        members.push((key, &text[start..reader.at]));
+        if reader.eat(b',').is_none() {
+            reader.eat(close)?;
+            return Some(members);
+        }
+    }
+}
+
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,

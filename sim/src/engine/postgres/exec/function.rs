@@ -13,7 +13,8 @@ use crate::engine::postgres::{
     AdvisoryKey, Entry, LockMode, LockScope, Store, Tag, WaitPolicy, errors, pid,
 };
 use crate::plan::catalog::{Catalog as _, Relation, Sequence};
-use crate::plan::expr::{self, HostFunction, Scope, SetFunction};
+use crate::plan::expr::{self, HostFunction, Scope, SetFunction, json};
+use crate::plan::types::datetime;
 
 /// What a function that returns nothing returns.
 fn void() -> Value {
@@ -382,27 +383,27 @@ impl Exec<'_> {
         for arg in args {
             values.push(expr::eval(arg, scope, self)?.into_owned());
         }
-        let column: Vec<Value> = match function {
+        let single = |column: Vec<Value>| column.into_iter().map(|v| vec![v]).collect();
+        let rows: Vec<Vec<Value>> = match function {
             SetFunction::RowLocks => return self.row_locks(&values[0]),
-            SetFunction::Scalar => values,
-            SetFunction::Unnest => match values.into_iter().next() {
-                Some(Value::Array(items)) => items.to_vec(),
-                _ => Vec::new(),
-            },
-            SetFunction::SeriesInt => integer_series(&values)?,
-            SetFunction::SeriesTimestamp => {
-                return Err(unsupported("generate_series over timestamps"));
+            SetFunction::Scalar => single(values),
+            SetFunction::Unnest => side_by_side(&values),
+            SetFunction::SeriesInt => single(integer_series(&values)?),
+            SetFunction::SeriesTimestamp => single(datetime::series(&values)?),
+            SetFunction::JsonElements { text, binary } => {
+                single(json::elements(&values[0], text, binary)?)
             }
+            SetFunction::JsonEach { text, binary } => json::each(&values[0], text, binary)?,
+            SetFunction::JsonKeys { binary } => single(json::keys(&values[0], binary)?),
         };
-        Ok(column
+        Ok(rows
             .into_iter()
             .enumerate()
-            .map(|(i, value)| {
+            .map(|(i, mut row)| {
                 if ordinality {
-                    [value, Value::Int(i as i64 + 1)].into()
-                } else {
-                    [value].into()
+                    row.push(Value::Int(i as i64 + 1));
                 }
+                row.into()
             })
             .collect())
     }
@@ -410,6 +411,22 @@ impl Exec<'_> {
 
 fn unsupported(what: &str) -> Stop {
     DbError::unsupported(what, None).into()
+}
+
+/// The items of arrays side by side; short ones are filled up with NULL.
+fn side_by_side(arrays: &[Value]) -> Vec<Vec<Value>> {
+    let items = |array: &Value| match array {
+        Value::Array(items) => items.to_vec(),
+        _ => Vec::new(),
+    };
+    let columns: Vec<Vec<Value>> = arrays.iter().map(items).collect();
+    let count = columns.iter().map(Vec::len).max().unwrap_or(0);
+    (0..count)
+        .map(|row| {
+            let value = |c: &Vec<Value>| c.get(row).cloned().unwrap_or(Value::Null);
+            columns.iter().map(value).collect()
+        })
+        .collect()
 }
 
 fn integer_series(values: &[Value]) -> Result<Vec<Value>, Stop> {

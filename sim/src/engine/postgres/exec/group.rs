@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use rowlock_model::Value;
+use rowlock_model::{DbError, Value};
 
 use super::bound::{Around, Bound};
 use super::order::{Group, Order};
@@ -283,6 +283,12 @@ impl Exec<'_> {
             WindowFunction::Aggregate(aggregate) => Some(Accumulator::new(aggregate)),
             _ => None,
         };
+        let arguments: Vec<expr::Expr> = window.function.arguments().into_iter().cloned().collect();
+        let mut given = Vec::with_capacity(rows.len());
+        for row in rows.iter() {
+            given.push(self.line_values(&arguments, &row.2, around)?);
+        }
+        let count = rows.len();
         while from < rows.len() {
             dense += 1;
             // Peers are equal under the window's order; without one, all rows are.
@@ -315,10 +321,14 @@ impl Exec<'_> {
                     WindowFunction::RowNumber => Value::Int(i as i64 + 1),
                     WindowFunction::Rank => Value::Int(from as i64 + 1),
                     WindowFunction::DenseRank => Value::Int(dense),
+                    other if !matches!(other, WindowFunction::Aggregate(_)) => {
+                        positional(other, &given, i, from, to, count)?
+                    }
                     WindowFunction::Aggregate(aggregate) => match &running {
                         Some(running) => running.clone().finish(aggregate)?,
                         None => Value::Null,
                     },
+                    _ => Value::Null,
                 };
                 row.2.windows.push(value);
             }
@@ -326,6 +336,67 @@ impl Exec<'_> {
         }
         Ok(())
     }
+}
+
+/// The value of a window function that looks at other rows of its partition or at the row's place in
+/// it: row `i` of `count`, its peers from `from` up to `to`, with the arguments that each row gives.
+fn positional(
+    function: &WindowFunction,
+    given: &[Vec<Value>],
+    i: usize,
+    from: usize,
+    to: usize,
+    count: usize,
+) -> Result<Value, DbError> {
+    let of = |row: usize| given[row][0].clone();
+    Ok(match function {
+        WindowFunction::PercentRank if count <= 1 => Value::Float(0.0),
+        WindowFunction::PercentRank => Value::Float(from as f64 / (count - 1) as f64),
+        WindowFunction::CumulativeShare => Value::Float(to as f64 / count as f64),
+        WindowFunction::Tile(_) => tile(&given[0][0], i, count)?,
+        WindowFunction::FirstValue(_) => of(0),
+        WindowFunction::LastValue(_) => of(to - 1),
+        WindowFunction::NthValue(..) => match given[i][1].as_int() {
+            None => Value::Null,
+            Some(n) if n < 1 => {
+                let message = "argument of nth_value must be greater than zero";
+                return Err(DbError::postgres("22016", message));
+            }
+            Some(n) if n as usize <= to => of(n as usize - 1),
+            Some(_) => Value::Null,
+        },
+        WindowFunction::Shifted { back, .. } => {
+            let Some(offset) = given[i][1].as_int() else {
+                return Ok(Value::Null);
+            };
+            let offset = if *back { -offset } else { offset };
+            let there = usize::try_from(i as i64 + offset).ok();
+            match there.filter(|row| *row < count) {
+                Some(row) => of(row),
+                None => given[i][2].clone(),
+            }
+        }
+        other => panic!("{other:?} is computed elsewhere"),
+    })
+}
+
+/// `ntile(n)`: the first groups are larger by one where the rows do not divide evenly.
+fn tile(groups: &Value, i: usize, count: usize) -> Result<Value, DbError> {
+    let Some(groups) = groups.as_int() else {
+        return Ok(Value::Null);
+    };
+    if groups < 1 {
+        let message = "argument of ntile must be greater than zero";
+        return Err(DbError::postgres("22014", message));
+    }
+    let (i, count) = (i as i64, count as i64);
+    let (size, larger) = (count / groups, count % groups);
+    let in_larger = larger * (size + 1);
+    Ok(Value::Int(if i < in_larger {
+        i / (size + 1) + 1
+    } else {
+        larger + (i - in_larger) / size.max(1) + 1
+    }))
 }
 
 fn start(aggregates: &[Aggregate]) -> Vec<Running> {

@@ -49,8 +49,9 @@ fn select(visitor: &mut impl Visitor, s: &Select, locked: impl Fn(usize) -> bool
     for window in &s.windows {
         exprs(visitor, window.partition.iter().map(|(e, _)| e));
         exprs(visitor, &window.order);
-        if let WindowFunction::Aggregate(a) = &window.function {
-            aggregate(visitor, a);
+        match &window.function {
+            WindowFunction::Aggregate(a) => aggregate(visitor, a),
+            other => exprs(visitor, other.arguments()),
         }
     }
 }
