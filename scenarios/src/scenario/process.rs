@@ -523,6 +523,14 @@ pub(super) fn parsed_list<T: FromStr<Err: ToString> + Ord + Copy>(
     reader: &mut Reader,
 ) -> Option<Vec<(T, Range<usize>)>> {
     let texts = table.texts(reader, key)?;
+    Some(parsed_items(texts, reader))
+}
+
+/// Names that parse, each once.
+pub(super) fn parsed_items<T: FromStr<Err: ToString> + Ord + Copy>(
+    texts: Vec<Text>,
+    reader: &mut Reader,
+) -> Vec<(T, Range<usize>)> {
     let mut values: Vec<(T, Range<usize>)> = Vec::new();
     for text in texts {
         match text.text.parse::<T>() {
@@ -533,5 +541,5 @@ pub(super) fn parsed_list<T: FromStr<Err: ToString> + Ord + Copy>(
             Err(error) => reader.problem(text.span, error.to_string()),
         }
     }
-    Some(values)
+    values
 }

@@ -141,6 +141,12 @@ impl<'a> Table<'a> {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
+    /// Whether a key is there and holds a table.
+    pub(super) fn holds_table(&self, key: &str) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|e| e.key == key && matches!(e.value.get_ref(), DeValue::Table(_)))
+    }
+
     pub(super) fn text(&mut self, reader: &mut Reader, key: &'static str) -> Option<Text> {
         let item = self.take(key)?;
         item.text(reader)
