@@ -136,7 +136,7 @@ fn case(
     reader: &mut Reader,
 ) -> Option<Case> {
     table.ignore(&["databases", "isolation"]);
-    let setup = table.text(reader, "setup");
+    let setup = table.text_of(reader, "setup", database);
     let bounds = bounds(&mut table, reader);
     let granularity = granularity(&mut table, reader).unwrap_or_default();
     let contention = table.text(reader, "contention");
