@@ -138,9 +138,7 @@ fn send(stage: &mut dyn Stage, session: SessionId, sql: &str) -> Result<bool, Bo
     let completions = stage.settle(None)?;
     match completions.first().map(|completion| &completion.answer) {
         Some(Answer::Exec(Ok(_))) => Ok(false),
-        Some(Answer::Exec(Err(error))) if error.class == ErrorClass::Serialization => {
-            Ok(true)
-        }
+        Some(Answer::Exec(Err(error))) if error.class == ErrorClass::Serialization => Ok(true),
         Some(Answer::Exec(Err(error))) => Err(error.to_string().into()),
         _ => Err(format!("{sql}: no answer").into()),
     }
