@@ -2,7 +2,8 @@
 //!
 //! * [`types`] names the SQL types; [`catalog`] is the schema as plain data.
 //! * [`expr`] holds compiled expressions and their evaluation.
-//! * [`query`], [`mod@write`] and [`ddl`] are the statements.
+//! * [`query`], [`mod@write`] and [`ddl`] are the statements; [`cost`] is how the planner chooses
+//!   between the ways to the rows of a table.
 //!
 //! A plan holds `Arc`s of the catalogue entries that it uses, so it is valid for one version of the
 //! catalogue only and must be made again when that changes. The rule of scoping is one sentence:
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use crate::sql::control::TableLockMode;
 
 pub mod catalog;
+pub mod cost;
 pub mod ddl;
 pub mod expr;
 mod lower;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::plan::catalog::{Sequence, Table, VirtualTable};
+use crate::plan::cost::Ways;
 use crate::plan::expr::{Aggregate, Comparison, Expr, SetFunction, Window};
 use crate::plan::routine::Routine;
 use crate::plan::types::Type;
@@ -108,6 +109,8 @@ pub struct Source {
     pub from: Option<From>,
     /// The `WHERE` conjuncts, in the order written.
     pub filter: Vec<Conjunct>,
+    /// If one stored table is read: the ways to its rows, of which the cheapest is taken.
+    pub ways: Option<Box<Ways>>,
 }
 
 /// One entry of the range table.

@@ -180,6 +180,11 @@ pub fn source(s: &mut Source, depth: u32, visit: &mut Visit<'_>) {
             }
         }
     }
+    if let Some(ways) = &mut s.ways {
+        for key in ways.list.iter_mut().flat_map(|way| &mut way.keys) {
+            expr(&mut key.operand, depth, visit);
+        }
+    }
     if let Some(from) = &mut s.from {
         joins(from, depth, visit);
     }

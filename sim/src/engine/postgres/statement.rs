@@ -148,7 +148,7 @@ impl Postgres {
         Rc::clone(self.store.catalog().view(Some(session)).0)
     }
 
-    fn planned(
+    pub(super) fn planned(
         &mut self,
         session: SessionId,
         parsed: &Parsed,

@@ -8,9 +8,10 @@ use rowlock_model::Value;
 use super::Lowering;
 use super::access;
 use crate::plan::catalog::{Catalog, Table};
+use crate::plan::cost::{OrderKey, ways};
 use crate::plan::expr::{Compare, Comparison, Expr, compare};
 use crate::plan::partition::{Bound, Partitioning};
-use crate::plan::query::{Conjunct, KeyCondition, KeyOp, Member, RangeKind, Source};
+use crate::plan::query::{Conjunct, From, KeyCondition, KeyOp, Member, RangeKind, Source};
 
 /// Where each column of a table is in one of its descendants, by name; `None` if all are in the same
 /// place.
@@ -59,8 +60,21 @@ pub fn descendants(catalog: &dyn Catalog, table: &Arc<Table>) -> Vec<Arc<Table>>
 }
 
 impl Lowering<'_> {
-    /// Fills in the access paths of a source, and for tables with children what is read of them.
-    pub(super) fn choose_access(&mut self, source: &mut Source) {
+    /// Fills in the access paths of a source, and for tables with children what is read of them. `order`:
+    /// that of the rows wanted; `checked`: the rows are locked or written.
+    pub(super) fn choose_access(&mut self, source: &mut Source, order: &[OrderKey], checked: bool) {
+        self.choose_members(source);
+        let Some(From::Entry(at)) = source.from else {
+            return;
+        };
+        if let RangeKind::Table(table) = &source.range[at].kind
+            && source.range[at].members.is_none()
+        {
+            source.ways = ways(table, at, &source.filter, order, checked).map(Box::new);
+        }
+    }
+
+    fn choose_members(&mut self, source: &mut Source) {
         access::choose(source);
         let conditions = access::conditions(source);
         for i in 0..source.range.len() {

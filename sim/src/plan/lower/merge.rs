@@ -102,8 +102,9 @@ impl Lowering<'_> {
                 on,
             }),
             filter: Vec::new(),
+            ways: None,
         };
-        self.choose_access(&mut source);
+        self.choose_access(&mut source, &[], true);
         let write = Write::Merge(Merge {
             with,
             table,

@@ -20,7 +20,7 @@ use crate::sql::control::TableLockMode;
 use crate::sql::tokens::{end_of, is_known, start_of};
 use crate::sql::{Statement, StatementKind};
 
-mod access;
+pub(super) mod access;
 mod aggregate;
 mod alter;
 mod call;
