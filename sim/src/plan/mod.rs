@@ -27,7 +27,9 @@ pub mod walk;
 pub mod write;
 
 pub use lower::variables;
-pub use lower::{argument_variables, column_map, descendants, lower, lower_inside, variable_type};
+pub use lower::{
+    argument_variables, column_map, descendants, lower, lower_inside, lower_sent, variable_type,
+};
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +63,8 @@ pub struct Plan {
     pub kind: PlanKind,
     /// The types of `$1`, `$2`, ...
     pub params: Vec<types::Type>,
+    /// Partitions were left out because of the values of parameters: the plan is good for these values.
+    pub for_values: bool,
     /// The columns of the answer; empty if the statement returns no rows at all.
     pub columns: Vec<query::OutputColumn>,
     /// The command tag: `SELECT`, `INSERT`, `CREATE TABLE`.

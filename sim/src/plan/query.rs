@@ -111,6 +111,21 @@ pub struct Source {
     pub filter: Vec<Conjunct>,
     /// If one stored table is read: the ways to its rows, of which the cheapest is taken.
     pub ways: Option<Box<Ways>>,
+    /// If one stored table is read, whose rows must be among those of a sub-select that locks rows: how the
+    /// planner decides whether that is run again for each row.
+    pub rerun: Option<Box<Rerun>>,
+}
+
+/// `column IN (SELECT .. FOR UPDATE)`: joined to what the sub-select gives once, or run again for each
+/// row of the table that passes everything else. The planner does the latter where it expects one row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rerun {
+    /// The condition, by its position in the filter.
+    pub conjunct: usize,
+    /// The ways to the rows that pass all other conditions.
+    pub outer: Ways,
+    /// The ways to the rows that have one value in the column.
+    pub lookup: Ways,
 }
 
 /// One entry of the range table.

@@ -27,7 +27,7 @@ impl Postgres {
             return Ok(None);
         };
         let parsed: &Parsed = statement;
-        let (planned, _) = self.planned(session, parsed, &[]);
+        let (planned, _) = self.planned(session, parsed, &[], &[]);
         Ok(match &planned?.plan.kind {
             PlanKind::Query(query) => self.nodes_of_query(query),
             PlanKind::Write(write) => {

@@ -61,6 +61,8 @@ pub struct Way {
     whole: bool,
     /// How many searches there are: a list of values needs one for each.
     searches: f64,
+    /// As far as they begin in different places.
+    places: f64,
     /// Operators to compute what keys are compared with.
     operands: f64,
     /// Operators of the conditions that the index does not answer.
@@ -109,6 +111,17 @@ pub struct Chosen {
     pub sorted: usize,
 }
 
+/// The way chosen, and what the planner expects of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reckoned {
+    /// Which.
+    pub chosen: Chosen,
+    /// What it costs to get all the rows wanted.
+    pub total: f64,
+    /// How many rows pass the conditions.
+    pub rows: f64,
+}
+
 impl Ways {
     /// The sizes of a table that has so many pages, whose indexes have `index_pages`.
     pub fn sizes(
@@ -127,6 +140,11 @@ impl Ways {
 
     /// The way that costs least.
     pub fn choose(&self, sizes: &Sizes, wanted: &Wanted, order: usize) -> Chosen {
+        self.reckon(sizes, wanted, order).chosen
+    }
+
+    /// The way that costs least, with what it costs.
+    pub fn reckon(&self, sizes: &Sizes, wanted: &Wanted, order: usize) -> Reckoned {
         let fraction = match wanted.limit {
             Some(limit) => limit.max(1.0) + wanted.offset,
             None => wanted.part,
@@ -154,7 +172,8 @@ impl Ways {
                 scans.add(walk(true, backward));
             }
             let selects = way.found.of(sizes.rows) < 1.0;
-            if !way.keys.is_empty() && (forward == 0 || selects) {
+            let tried = !way.keys.is_empty() || way.tried;
+            if tried && (forward == 0 || selects) {
                 let bitmap = Path::bitmap(self, at, &base, sizes, rows);
                 if best.is_none_or(|b| bitmap.cheaper_bitmap(&b)) {
                     best = Some(bitmap);
@@ -173,9 +192,13 @@ impl Ways {
             0 => 0,
             some => self.places[some],
         };
-        Chosen {
-            pathway: chosen.pathway,
-            sorted,
+        Reckoned {
+            chosen: Chosen {
+                pathway: chosen.pathway,
+                sorted,
+            },
+            total: chosen.total,
+            rows,
         }
     }
 }

@@ -39,7 +39,7 @@ pub enum Pathway {
 pub(super) struct Path {
     pub(super) pathway: Pathway,
     startup: f64,
-    total: f64,
+    pub(super) total: f64,
     rows: f64,
     /// How many keys of the order it gives.
     pub(super) sorted: usize,
@@ -75,7 +75,7 @@ pub(super) fn index_costs(way: &Way, sizes: &Sizes, at: usize) -> IndexCosts {
     let share = way.found.of(sizes.rows);
     let walked = match (way.whole, way.ordered) {
         (true, _) => 1.0,
-        (_, true) => (way.walked.of(sizes.rows) * sizes.rows / way.searches).round_ties_even(),
+        (_, true) => (way.walked.of(sizes.rows) * sizes.rows / way.places).round_ties_even(),
         (_, false) => share * sizes.rows / way.searches,
     };
     let walked = match walked <= 0.0 {

@@ -68,7 +68,19 @@ pub fn ways(
             }
             continue;
         }
-        list.push(way(&subject, position, conditions, &keys, checked, &fixed));
+        // A list of values for a key that is not the first one costs the order.
+        let keyed = key_conditions(index, entry, conditions, false);
+        let listed = |k: &KeyCondition| k.op == KeyOp::Any && k.key > 0;
+        let mut plain = keyed.clone();
+        plain.retain(|k| !listed(k));
+        list.push(way(
+            &subject, position, conditions, plain, &keys, checked, &fixed,
+        ));
+        if keyed.iter().any(listed) {
+            list.push(way(
+                &subject, position, conditions, keyed, &keys, checked, &fixed,
+            ));
+        }
     }
     let all = conditions.iter().map(|c| &c.expr);
     Some(Ways {
@@ -84,16 +96,15 @@ fn way(
     subject: &Subject<'_>,
     position: usize,
     conditions: &[Conjunct],
+    keys: Vec<KeyCondition>,
     order: &[&OrderKey],
     checked: bool,
     fixed: &dyn Fn(&Expr) -> bool,
 ) -> Way {
     let index = &subject.table.indexes[position];
     let ordered = index.method == IndexMethod::BTree;
-    let keys = key_conditions(index, subject.entry, conditions, false);
     let answers = |e: &Expr| {
-        let on_key = index.keys.iter().enumerate();
-        on_key.into_iter().any(|(i, key)| {
+        index.keys.iter().enumerate().any(|(i, key)| {
             let wanted = at_entry(&key.expr, subject.entry);
             match_key(e, &wanted).is_some_and(|(op, operand)| {
                 keys.iter()
@@ -120,13 +131,15 @@ fn way(
     }
     // The end of a search: equalities, then one key with bounds.
     let mut bounding: Vec<&Expr> = Vec::new();
-    for (i, key) in index.keys.iter().enumerate() {
+    let mut bounded = 0;
+    for key in &index.keys {
         let wanted = at_entry(&key.expr, subject.entry);
         let here = in_index.iter().copied();
         let mut here = here.filter(|e| match_key(e, &wanted).is_some()).peekable();
         if here.peek().is_none() {
             break;
         }
+        bounded += 1;
         let mut equal = false;
         for e in here {
             equal |= matches!(
@@ -135,7 +148,6 @@ fn way(
             );
             bounding.push(e);
         }
-        let _ = i;
         if !equal {
             break;
         }
@@ -158,7 +170,8 @@ fn way(
         walked: with(&bounding),
         found: with(&in_index),
         whole,
-        searches: searches(&keys),
+        searches: searches(&keys, |_| true),
+        places: searches(&keys, |key| key < bounded),
         operands: keys.iter().map(|k| calls(&k.operand)).sum(),
         rest,
         partial: predicate
@@ -178,8 +191,8 @@ fn way(
 }
 
 /// How many searches a list of values needs.
-fn searches(keys: &[KeyCondition]) -> f64 {
-    let lists = keys.iter().filter(|k| k.op == KeyOp::Any);
+fn searches(keys: &[KeyCondition], counts: impl Fn(usize) -> bool) -> f64 {
+    let lists = keys.iter().filter(|k| k.op == KeyOp::Any && counts(k.key));
     lists
         .map(|k| match &k.operand {
             Expr::Array(items) => items.len() as f64,

@@ -103,6 +103,7 @@ impl Lowering<'_> {
             }),
             filter: Vec::new(),
             ways: None,
+            rerun: None,
         };
         self.choose_access(&mut source, &[], true);
         let write = Write::Merge(Merge {

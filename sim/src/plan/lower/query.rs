@@ -231,6 +231,7 @@ impl<'c> Lowering<'c> {
             from: Some(crate::plan::query::From::Entry(0)),
             filter: Vec::new(),
             ways: None,
+            rerun: None,
         };
         let sort = self.sort_by_columns(tail.order, &columns)?;
         Ok(Query {

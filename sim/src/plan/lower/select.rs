@@ -94,6 +94,7 @@ impl Lowering<'_> {
             from,
             filter,
             ways: None,
+            rerun: None,
         };
         let windows = std::mem::take(&mut level.windows);
         let streams = grouping.is_none() && windows.is_empty() && distinct == Distinct::No;

@@ -507,6 +507,7 @@ impl Lowering<'_> {
             from: Some(from),
             filter,
             ways: None,
+            rerun: None,
         };
         Ok((source, between))
     }

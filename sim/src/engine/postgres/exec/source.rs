@@ -58,6 +58,12 @@ impl Exec<'_> {
         fixed: Option<&[Bound]>,
         sink: Sink<'_>,
     ) -> Result<Flow, Stop> {
+        if fixed.is_none()
+            && source.rerun.is_some()
+            && let Some(flow) = self.rerun_rows(source, around, sink)?
+        {
+            return Ok(flow);
+        }
         let chosen = match fixed {
             None => self.store.way_chosen(source, &Wanted::default(), 0),
             Some(_) => None,
@@ -457,7 +463,7 @@ impl Exec<'_> {
     }
 
     #[inline]
-    fn holds(
+    pub(super) fn holds(
         &mut self,
         conjunct: &Conjunct,
         bound: &[Bound],

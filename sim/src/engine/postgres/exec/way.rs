@@ -11,9 +11,25 @@ use super::source::Sink;
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::{RelId, Searched, Store, VersionId, compare_values};
 use crate::plan::catalog::{Catalog as _, EnumType, Index, IndexMethod, Table};
-use crate::plan::cost::{Chosen, Pathway, Wanted, Ways};
+use crate::plan::cost::{Chosen, Pathway, Sizes, Wanted, Ways};
+use crate::plan::expr::compare::compare;
+use crate::plan::expr::{Compare, Expr};
 use crate::plan::query::{From, KeyCondition, KeyOp, RangeKind, Source};
 use crate::plan::types::Type;
+
+/// What it costs to leave each value of a sub-select in once.
+const UNIQUE: f64 = 0.02;
+
+/// The table that is read alone, with its place in the range table.
+fn only_table(source: &Source) -> Option<(&Table, usize)> {
+    let Some(From::Entry(entry)) = source.from else {
+        return None;
+    };
+    match &source.range[entry].kind {
+        RangeKind::Table(table) => Some((table, entry)),
+        _ => None,
+    }
+}
 
 impl Store {
     /// How many pages a table has.
@@ -33,15 +49,30 @@ impl Store {
         order: usize,
     ) -> Option<Chosen> {
         let ways = source.ways.as_ref()?;
-        let Some(From::Entry(entry)) = &source.from else {
-            return None;
-        };
-        let RangeKind::Table(table) = &source.range[*entry].kind else {
-            return None;
-        };
-        let index_pages = |at: usize| self.index_pages_of(table.indexes[at].id);
-        let sizes = ways.sizes(table, self.pages_of(table.id), index_pages);
+        let sizes = self.sizes(only_table(source)?.0, ways);
         Some(ways.choose(&sizes, wanted, order))
+    }
+
+    fn sizes(&self, table: &Table, ways: &Ways) -> Sizes {
+        let index_pages = |at: usize| self.index_pages_of(table.indexes[at].id);
+        ways.sizes(table, self.pages_of(table.id), index_pages)
+    }
+
+    /// Whether a sub-select that locks rows is run again for each row of a table, and by which way those
+    /// rows are found: where one row is expected, and finding it costs no more than looking up the values
+    /// that the sub-select gives once.
+    fn rerun_chosen(&self, source: &Source) -> Option<Chosen> {
+        let rerun = source.rerun.as_ref()?;
+        let (table, _) = only_table(source)?;
+        let wanted = Wanted::default();
+        let outer = rerun
+            .outer
+            .reckon(&self.sizes(table, &rerun.outer), &wanted, 0);
+        let lookup = &rerun.lookup;
+        let found = lookup.reckon(&self.sizes(table, lookup), &wanted, 0);
+        let is_looked_up = found.chosen.pathway != Pathway::Sequential;
+        let cheap = !is_looked_up || outer.total <= found.total + UNIQUE;
+        (outer.rows <= 1.0 && cheap).then_some(outer.chosen)
     }
 
     /// How many pages an index has: the first one, leaves, and what is above several leaves.
@@ -82,6 +113,59 @@ impl Exec<'_> {
             }
         };
         self.table_rows(table, None, keys, around, bound, entry, sink)
+    }
+
+    /// Gives the rows of a table that passes a sub-select which is run again for each of them; `None` if
+    /// it is not.
+    pub(super) fn rerun_rows(
+        &mut self,
+        source: &Source,
+        around: Around<'_>,
+        sink: Sink<'_>,
+    ) -> Result<Option<Flow>, Stop> {
+        let (Some(chosen), Some(rerun)) = (self.store.rerun_chosen(source), &source.rerun) else {
+            return Ok(None);
+        };
+        let Some((table, entry)) = only_table(source) else {
+            return Ok(None);
+        };
+        let way = (&rerun.outer, chosen.pathway);
+        let mut bound = vec![Bound::default(); source.range.len()];
+        let flow = self.way_rows(table, way, around, &mut bound, entry, &mut |exec, bound| {
+            for (at, conjunct) in source.filter.iter().enumerate() {
+                if at != rerun.conjunct && !exec.holds(conjunct, bound, around)? {
+                    return Ok(Flow::More);
+                }
+            }
+            let conjunct = &source.filter[rerun.conjunct].expr;
+            if !exec.is_among_rerun(conjunct, bound, around)? {
+                return Ok(Flow::More);
+            }
+            sink(exec, bound)
+        })?;
+        Ok(Some(flow))
+    }
+
+    /// Runs the sub-select of `value IN (SELECT ..)` until it gives the value.
+    fn is_among_rerun(
+        &mut self,
+        condition: &Expr,
+        bound: &[Bound],
+        around: Around<'_>,
+    ) -> Result<bool, Stop> {
+        let Expr::AnyOfRows { left, plan, .. } = condition else {
+            unreachable!("a rerun has a sub-select")
+        };
+        let (value, by) = &left[0];
+        let value = self.evaluate(value, bound, around)?;
+        let mut found = false;
+        around.with(bound, |scope| {
+            self.query(&plan.query, Around::inside(scope), &mut |_, row| {
+                found = compare(Compare::Eq, &value, &row[0], by) == Some(true);
+                Ok(if found { Flow::Enough } else { Flow::More })
+            })
+        })?;
+        Ok(found)
     }
 
     /// Walks through an index: each row is fetched when the one before was done with. SERIALIZABLE:
