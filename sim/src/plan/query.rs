@@ -249,8 +249,8 @@ pub struct Conjunct {
     pub volatile: bool,
 }
 
-/// How the rows of a table are reached, by the rule for tables that were never analysed: a
-/// condition on the leading column of a usable index means index access.
+/// How the rows of a table are reached that is not read alone ([`Source::ways`]), by a rule for tables that
+/// were never analysed: a condition on the leading column of a usable index means index access.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Access {
     /// All rows.

@@ -1,7 +1,8 @@
 //! Which index a condition can use.
 //!
-//! Tables are never analysed here, and the rule is the one that PostgreSQL follows for such tables:
-//! a condition on the leading column of a usable index means access through the index.
+//! For joins and tables with descendants the rule is a simple one, which PostgreSQL follows for tables that were
+//! never analysed: a condition on the leading column of a usable index means access through the index. A table that
+//! is read alone has [`crate::plan::cost`].
 
 use std::collections::BTreeMap;
 
