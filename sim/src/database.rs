@@ -131,6 +131,18 @@ fn intersects(a: &[u64], b: &[u64]) -> bool {
     false
 }
 
+/// Whether the order in which tables keep their rows counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowOrder {
+    /// It is part of the state.
+    #[default]
+    Counts,
+    /// So it is, and the server notes of which tables some program has seen it.
+    Watched,
+    /// It is part of the state only of tables of which some program has seen it.
+    Hidden,
+}
+
 /// One simulated database server. Sessions are numbered from 0 in the order of [`connect`](Self::connect).
 pub trait Database {
     /// Which product this behaves like.
@@ -233,6 +245,24 @@ pub trait Database {
                 None,
             )),
         }
+    }
+
+    /// As [`query`](Self::query), for whoever asks only whether there is a row: the order of the rows
+    /// does not count as seen.
+    ///
+    /// # Errors
+    /// What the server would answer.
+    fn find(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError> {
+        self.query(query, args)
+    }
+
+    /// What the order of rows counts for from now on. Not undone; a server whose rows have no order
+    /// but that of their keys, or that cannot tell who sees it, ignores it.
+    fn set_row_order(&mut self, _order: RowOrder) {}
+
+    /// See [`set_row_order`](Self::set_row_order).
+    fn row_order(&self) -> RowOrder {
+        RowOrder::Counts
     }
 
     /// A name for the committed state that [`query`](Self::query) can see: equal while no commit

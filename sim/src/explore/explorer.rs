@@ -21,7 +21,7 @@ use super::survey::{Enumeration, Survey};
 use super::symmetry::Symmetry;
 use super::trie::Trie;
 use super::world::{Flaw, World};
-use crate::database::{Answer, Database, Progress as Reached, Request, StatementId};
+use crate::database::{Answer, Database, Progress as Reached, Request, RowOrder, StatementId};
 
 /// Explores what processes do to each other in one database.
 ///
@@ -279,6 +279,8 @@ impl<D: Database> Explorer<D> {
         let Ok(mut run) = self.start()? else {
             return Ok(Survey::default());
         };
+        // Ends are compared without the order of rows that nobody sees.
+        run.world.db.set_row_order(RowOrder::Watched);
         let reducer = run.reducer(reductions, broken);
         let until = Until::Everything;
         let search = Search::new(&mut run.world, &mut run.checks, &limits, until, reducer);
@@ -303,6 +305,7 @@ impl<D: Database> Explorer<D> {
         let Ok(mut run) = self.start()? else {
             return Ok(Some(Survey::default()));
         };
+        run.world.db.set_row_order(RowOrder::Watched);
         let enumeration = Enumeration {
             world: &mut run.world,
             checks: &mut run.checks,
@@ -349,15 +352,18 @@ impl<D: Database> Explorer<D> {
         };
         let reducer = run.reducer(reductions, broken);
         let reduced = reducer.is_some();
-        let until = match reduced {
+        // Without the graph of states, which only questions of detail and violations need.
+        let quick = reduced || !detailed;
+        let until = match quick {
             true => Until::AnyViolation,
             false => Until::SmallViolation,
         };
         let search = Search::new(&mut run.world, &mut run.checks, &limits, until, reducer);
         let mut found = search.run(progress)?;
-        if reduced && !found.violations.is_empty() {
-            // The smallest schedule may be among what was left out.
+        if quick && !found.violations.is_empty() {
+            // The smallest schedule may be among what was left out, and needs the graph.
             (run.world.statements, run.world.waits) = (0, 0);
+            run.world.db.set_row_order(RowOrder::Counts);
             let witness = std::mem::take(&mut found.witness);
             let until = Until::SmallViolation;
             let search = Search::new(&mut run.world, &mut run.checks, &limits, until, None);
@@ -572,7 +578,11 @@ impl<D: Database> Run<D> {
     }
 
     /// What a search uses to leave things out.
-    fn reducer(&self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
+    fn reducer(&mut self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
+        if reductions.row_order {
+            self.world.db.set_row_order(RowOrder::Hidden);
+            reductions.row_order = self.world.db.row_order() == RowOrder::Hidden;
+        }
         // A property that looks at locks or sessions sees more than what is committed.
         reductions.invisible_steps &= !self.checks.properties.iter().any(|p| p.live);
         if !self.world.db.footprints_are_shown() {

@@ -43,6 +43,7 @@ mod search;
 mod strategy;
 mod survey;
 mod symmetry;
+mod table;
 mod trie;
 mod watch;
 mod world;

@@ -13,6 +13,8 @@
 
 use rowlock_model::schedule::{Choice, ProcessId, SessionId};
 
+use rustc_hash::FxHashMap;
+
 use super::hash::mix;
 use super::world::{Line, Process, World};
 use crate::database::{Database, Renaming};
@@ -24,11 +26,15 @@ pub(crate) struct Symmetry {
     classes: Vec<Vec<usize>>,
     keys: Vec<(u128, usize)>,
     naming: Naming,
-    renaming: Renaming,
+    /// Renamings that were made, by what they do.
+    renamings: FxHashMap<Naming, Renaming>,
+    /// By process and session, the one that gives the session the number 1 and all others 0. Their
+    /// numbers go down from the highest.
+    alone: FxHashMap<(u8, u8), Renaming>,
 }
 
 /// New numbers of processes and sessions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Naming {
     process: Vec<u8>,
     line: Vec<u8>,
@@ -130,7 +136,7 @@ impl Symmetry {
             self.keys.clear();
             for process in class {
                 self.keys
-                    .push((world.colour(*process, &mut self.renaming), *process));
+                    .push((world.colour(*process, &mut self.alone), *process));
             }
             self.keys.sort_unstable();
             for (place, (_, process)) in class.iter().zip(&self.keys) {
@@ -142,7 +148,13 @@ impl Symmetry {
         if self.naming.is_identity() {
             return world.fingerprint();
         }
-        let renamed = world.fingerprint_as(&self.naming, &mut self.renaming);
+        if !self.renamings.contains_key(&self.naming) {
+            let mut renaming = world.rename_server(&self.naming);
+            renaming.number = self.renamings.len() as u32 + 1;
+            self.renamings.insert(self.naming.clone(), renaming);
+        }
+        let renaming = &self.renamings[&self.naming];
+        let renamed = world.fingerprint_as(&self.naming, renaming);
         renamed.unwrap_or_else(|| {
             self.naming.make_identity();
             world.fingerprint()
@@ -173,7 +185,7 @@ impl Symmetry {
             }
             let Naming { process, line } = &mut self.naming;
             world.number_lines(process, line);
-            let outcome = world.outcome_as(&self.naming, &mut self.renaming);
+            let outcome = world.outcome_as(&self.naming);
             least = least.min(outcome);
         }
         least
@@ -205,7 +217,7 @@ impl<D: Database> World<D> {
     }
 
     /// What is known of a process by itself.
-    fn colour(&mut self, process: usize, renaming: &mut Renaming) -> u128 {
+    fn colour(&mut self, process: usize, alone: &mut FxHashMap<(u8, u8), Renaming>) -> u128 {
         const OWN_LINE: u64 = 20;
         let mut sum = self.processes[process].hash(0);
         let mut local = 0;
@@ -216,14 +228,11 @@ impl<D: Database> World<D> {
             }
             local += 1;
             let server = self.server_id(at);
-            renaming.sessions.clear();
-            renaming
-                .sessions
-                .resize(usize::from(self.base) + self.lines.len(), 0);
-            renaming.sessions[usize::from(server.0)] = 1;
-            renaming.texts.clear();
-            self.name_sessions(process, &"".into(), renaming);
-            let server = self.db.session_colour(server, renaming);
+            let number = u32::MAX - alone.len() as u32;
+            let alone = alone
+                .entry((process as u8, server.0))
+                .or_insert_with(|| self.only(process, server, number));
+            let server = self.db.session_colour(server, alone);
             let own = Line { process: 0, ..line }.hash(local);
             sum = sum.wrapping_add(own).wrapping_add(mix(
                 OWN_LINE + local as u64,
@@ -237,6 +246,18 @@ impl<D: Database> World<D> {
             .iter()
             .filter(|t| usize::from(t.process) == process);
         timers.fold(sum, |sum, timer| sum.wrapping_add(timer.hash(0, now)))
+    }
+
+    /// Gives a session the number 1, and all others 0.
+    fn only(&self, process: usize, server: SessionId, number: u32) -> Renaming {
+        let mut renaming = Renaming {
+            number,
+            sessions: vec![0; 256],
+            texts: Vec::new(),
+        };
+        renaming.sessions[usize::from(server.0)] = 1;
+        self.name_sessions(process, &"".into(), &mut renaming);
+        renaming
     }
 
     /// Numbers sessions in the order of their processes' numbers.
@@ -260,23 +281,23 @@ impl<D: Database> World<D> {
         }
     }
 
-    fn rename_server(&self, naming: &Naming, renaming: &mut Renaming) {
-        renaming.sessions.clear();
+    fn rename_server(&self, naming: &Naming) -> Renaming {
+        let mut all = Renaming::default();
+        let renaming = &mut all;
         renaming.sessions.extend(0..self.base);
         let lines = naming.line.iter().map(|line| self.base + line);
         renaming.sessions.extend(lines);
-        renaming.texts.clear();
         for (process, new) in naming.process.iter().enumerate() {
             if process != usize::from(*new) {
                 let name = self.actors[usize::from(*new)].name.clone();
                 self.name_sessions(process, &name, renaming);
             }
         }
+        all
     }
 
     /// The fingerprint under other numbers.
-    fn fingerprint_as(&mut self, naming: &Naming, renaming: &mut Renaming) -> Option<u128> {
-        self.rename_server(naming, renaming);
+    fn fingerprint_as(&mut self, naming: &Naming, renaming: &Renaming) -> Option<u128> {
         let server = self.db.fingerprint_renamed(renaming)?;
         let mut sum = self.surroundings(server);
         for (at, process) in self.processes.iter().enumerate() {
@@ -296,9 +317,10 @@ impl<D: Database> World<D> {
     }
 
     /// What a finished run comes to, under other numbers.
-    fn outcome_as(&mut self, naming: &Naming, renaming: &mut Renaming) -> u128 {
-        self.rename_server(naming, renaming);
-        let server = self.db.fingerprint_renamed(renaming).unwrap_or(0);
+    fn outcome_as(&mut self, naming: &Naming) -> u128 {
+        let renaming = &self.rename_server(naming);
+        let server = self.without_row_order(|db| db.fingerprint_renamed(renaming));
+        let server = server.unwrap_or(0);
         let phase = |(at, process): (usize, &Process)| {
             mix(2, u64::from(naming.process[at]), process.phase as u64)
         };

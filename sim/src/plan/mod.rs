@@ -19,12 +19,14 @@ pub mod expr;
 mod lower;
 pub mod partition;
 pub mod query;
+mod row_order;
 pub mod routine;
 pub mod types;
 pub mod walk;
 pub mod write;
 
 pub use lower::variables;
+pub use row_order::{is_bag, is_blind};
 pub use lower::{argument_variables, column_map, descendants, lower, lower_inside, variable_type};
 
 /// What to do.

@@ -38,6 +38,11 @@ impl Heap {
                 digest.word(u64::from(index.rooted));
             }
         }
+        if world.hides_order_of(self.rel.0) {
+            let contents = self.items.iter().map(|item| content(world, *item));
+            digest.wide(contents.fold(0, u128::wrapping_add));
+            return;
+        }
         for item in &self.items {
             if let Object::Version(version) = world.read(*item) {
                 version.digest(world, digest);
@@ -67,6 +72,16 @@ impl Heap {
             |item| matches!(world.read(*item), Object::Version(v) if v.position < position),
         )
     }
+}
+
+/// What there is to know of a version without its place: the row, who has to do with it, and the same
+/// of its successors. As every row has a key, that says which version it is.
+fn content(world: &World<Object>, version: VersionId) -> u128 {
+    let mut digest = Digest::new(202);
+    if let Object::Version(version) = world.read(version) {
+        version.digest(world, &mut digest);
+    }
+    digest.finish128()
 }
 
 /// The versions of a table as they were when a scan began; later changes do not show.
@@ -173,11 +188,24 @@ impl Store {
         if self.world.footprint.is_on() {
             self.world.footprint.read(name::table(rel));
         }
+        self.note_order(rel);
         Items(self.world.share(self.heap_slot(rel)))
     }
 
-    /// The rank of a version in its heap: canonical, unlike its id.
+    /// A name of a version that is canonical, unlike its id: its rank in its heap, or what is in it if
+    /// the order of rows is hidden.
     pub fn rank(world: &World<Object>, version: VersionId) -> u64 {
+        if world.is_present(version)
+            && let Object::Version(found) = world.read(version)
+            && world.hides_order_of(found.table.0)
+        {
+            return content(world, version) as u64;
+        }
+        Store::place_in_order(world, version)
+    }
+
+    /// The rank of a version in its heap.
+    pub(super) fn place_in_order(world: &World<Object>, version: VersionId) -> u64 {
         if !world.is_present(version) {
             return u64::MAX;
         }
@@ -306,7 +334,8 @@ impl Store {
         counters.position += 1;
         let position = counters.position;
         self.number_handed_out();
-        if self.world.footprint.is_on() {
+        self.note_order(rel);
+        if self.world.footprint.is_on() && !self.world.hides_order_of(rel.0) {
             self.world.footprint.write(name::tail(rel));
             self.world.footprint.write(name::row_lock(rel, position));
         }

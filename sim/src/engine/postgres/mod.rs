@@ -20,6 +20,7 @@ mod order;
 mod pause;
 mod prepared;
 mod role;
+mod row_order;
 mod row_lock;
 mod sequence;
 mod session;
