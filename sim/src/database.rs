@@ -59,6 +59,15 @@ pub enum Progress {
     Pauses,
 }
 
+/// What became of a request, where the server may answer by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// It is answered, without an error, with what [`Database::known_answer`] has under this number.
+    Known(u32),
+    /// Anything else.
+    Other(Progress),
+}
+
 /// Something that the server may do by itself, without a client asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Internal {
@@ -141,6 +150,8 @@ pub enum RowOrder {
     Watched,
     /// It is part of the state only of tables of which some program has seen it.
     Hidden,
+    /// It is no part of the state, whoever sees it. Wrong, for tests that must then fail.
+    Ignored,
 }
 
 /// One simulated database server. Sessions are numbered from 0 in the order of [`connect`](Self::connect).
@@ -178,6 +189,17 @@ pub trait Database {
     /// # Panics
     /// If the session is busy; the explorer must not do that.
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress;
+
+    /// As [`submit`](Self::submit). A server that gives few different answers may number them: whoever
+    /// has seen a number before need not look at the answer again.
+    fn submit_numbered(&mut self, session: SessionId, request: &Request) -> Submitted {
+        Submitted::Other(self.submit(session, request))
+    }
+
+    /// The answer that was given by number.
+    fn known_answer(&self, number: u32) -> Answer {
+        unreachable!("this server numbers no answers, but {number} is asked for")
+    }
 
     /// Carries out one internal event that [`pending`](Self::pending) listed.
     fn internal(&mut self, event: Internal) -> Progress;

@@ -580,8 +580,12 @@ impl<D: Database> Run<D> {
     /// What a search uses to leave things out.
     fn reducer(&mut self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
         if reductions.row_order {
-            self.world.db.set_row_order(RowOrder::Hidden);
-            reductions.row_order = self.world.db.row_order() == RowOrder::Hidden;
+            let order = match broken {
+                Broken::RowOrder => RowOrder::Ignored,
+                _ => RowOrder::Hidden,
+            };
+            self.world.db.set_row_order(order);
+            reductions.row_order = self.world.db.row_order() == order;
         }
         // A property that looks at locks or sessions sees more than what is committed.
         reductions.invisible_steps &= !self.checks.properties.iter().any(|p| p.live);

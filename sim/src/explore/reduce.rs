@@ -98,6 +98,8 @@ pub enum Broken {
     Names,
     /// What sleeps is not renamed with its state.
     SleepersKeepNames,
+    /// The order of rows counts nowhere, whoever sees it.
+    RowOrder,
 }
 
 /// A choice that was explored already, with what it touches.

@@ -15,6 +15,7 @@ use rowlock_sim::toy::{Mutant, Toy};
 pub(crate) enum Statement {
     Read(Table, i64),
     Count(Table),
+    All(Table),
     Lock(Table, i64, &'static str),
     Claim(Table),
     Add(Table, i64),
@@ -70,6 +71,7 @@ impl Statement {
         match self {
             Statement::Read(t, id) => plain(format!("SELECT v FROM {} WHERE id = {id}", t.name())),
             Statement::Count(t) => plain(format!("SELECT count(*) FROM {} WHERE v > 0", t.name())),
+            Statement::All(t) => plain(format!("SELECT v FROM {}", t.name())),
             Statement::Lock(t, id, how) => {
                 plain(format!("SELECT v FROM {} WHERE id = {id} {how}", t.name()))
             }
@@ -199,6 +201,7 @@ fn statement() -> impl Strategy<Value = Statement> {
     prop_oneof![
         row().prop_map(|(t, id)| Statement::Read(t, id)),
         table().prop_map(Statement::Count),
+        table().prop_map(Statement::All),
         (row(), strengths).prop_map(|((t, id), how)| Statement::Lock(t, id, how)),
         table().prop_map(Statement::Claim),
         row().prop_map(|(t, id)| Statement::Add(t, id)),

@@ -11,13 +11,15 @@ impl Store {
     /// Sets what the order of rows counts for.
     pub(super) fn set_row_order(&mut self, order: RowOrder) {
         self.row_order = order;
-        self.world.hide_order(order == RowOrder::Hidden);
+        let hides = matches!(order, RowOrder::Hidden | RowOrder::Ignored);
+        self.world.hide_order(hides);
     }
 
     /// The step depends on the order of the rows of a table, or adds to it.
     #[inline]
     pub(super) fn note_order(&mut self, rel: RelId) {
-        if !self.is_blind && self.row_order != RowOrder::Counts {
+        let watches = matches!(self.row_order, RowOrder::Watched | RowOrder::Hidden);
+        if !self.is_blind && watches {
             self.world.show_order_of(rel.0);
         }
     }
