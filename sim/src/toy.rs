@@ -555,20 +555,30 @@ impl Database for Toy {
             None => 0,
             Some(session) => renaming.sessions[usize::from(session)] + 1,
         };
-        let jobs = self.jobs.iter().enumerate().map(|(at, job)| {
+        let mut sum = self.hash;
+        for (at, job) in self.jobs.iter().enumerate() {
             let (owner, lock) = (new(job.owner), new(job.lock));
-            Job {
-                owner,
-                lock,
-                ..*job
+            if (owner, lock) != (job.owner, job.lock) {
+                let renamed = Job {
+                    owner,
+                    lock,
+                    ..*job
+                };
+                sum = sum.wrapping_sub(self.job_hashes[at]);
+                sum = sum.wrapping_add(renamed.hash_at(at));
             }
-            .hash_at(at)
-        });
-        let clients = self.clients.iter().enumerate().map(|(at, client)| {
-            let at = usize::from(renaming.sessions[at]);
-            client.hash_at(at)
-        });
-        Some(jobs.chain(clients).fold(0, u128::wrapping_add))
+        }
+        // Idle sessions among themselves may be exchanged: only the others count.
+        let idle = Client::default();
+        let others = self.clients.iter().enumerate().filter(|(_, c)| **c != idle);
+        for (at, client) in others {
+            let new = usize::from(renaming.sessions[at]);
+            sum = sum.wrapping_sub(self.client_hashes[at]);
+            sum = sum.wrapping_add(idle.hash_at(at));
+            sum = sum.wrapping_add(client.hash_at(new));
+            sum = sum.wrapping_sub(idle.hash_at(new));
+        }
+        Some(sum)
     }
 
     fn session_colour(&mut self, session: SessionId, _: &Renaming) -> u128 {

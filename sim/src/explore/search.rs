@@ -148,18 +148,23 @@ impl<'a, D: Database> Search<'a, D> {
         until: Until,
         reducer: Option<Reducer>,
     ) -> Search<'a, D> {
+        let keeps_graph = until != Until::AnyViolation;
+        let visited = match keeps_graph || reducer.is_some() {
+            true => Table::default(),
+            false => Table::without_values(),
+        };
         Search {
             world,
             checks,
             limits,
             until,
-            visited: Table::default(),
+            visited,
             stack: Vec::new(),
             on_stack: Vec::new(),
             choices: Vec::new(),
             edges: Vec::new(),
             reducer,
-            keeps_graph: until != Until::AnyViolation,
+            keeps_graph,
             rules_version: 0,
             found: Found::default(),
             states_max: limits.states,
@@ -374,7 +379,9 @@ impl<'a, D: Database> Search<'a, D> {
             asleep,
         };
         Ok(match self.visited.place(key) {
-            Place::Taken(at) => self.visited.value(at).state,
+            Place::Taken(at) if self.keeps_graph => self.visited.value(at).state,
+            // Nobody asks where an edge leads.
+            Place::Taken(_) => 0,
             Place::Free(at) => {
                 self.visited.fill(at, key, new);
                 self.note_violation(next, property);

@@ -28,9 +28,40 @@ pub(crate) struct Symmetry {
     naming: Naming,
     /// Renamings that were made, by what they do.
     renamings: FxHashMap<Naming, Renaming>,
-    /// By process and session, the one that gives the session the number 1 and all others 0. Their
-    /// numbers go down from the highest.
-    alone: FxHashMap<(u8, u8), Renaming>,
+    alone: Alone,
+}
+
+/// Renamings that give one session the number 1 and all others 0. Their numbers go down from the
+/// highest.
+#[derive(Clone, Debug, Default)]
+struct Alone {
+    /// By session, with the process whose it was then.
+    known: Vec<Option<(u8, Renaming)>>,
+    made: u32,
+}
+
+impl Alone {
+    fn of<D: Database>(
+        &mut self,
+        world: &World<D>,
+        process: usize,
+        server: SessionId,
+    ) -> &Renaming {
+        let at = usize::from(server.0);
+        if self.known.len() <= at {
+            self.known.resize(at + 1, None);
+        }
+        let is_known = matches!(&self.known[at], Some((of, _)) if usize::from(*of) == process);
+        if !is_known {
+            let number = u32::MAX - self.made;
+            self.made += 1;
+            self.known[at] = Some((process as u8, world.only(process, server, number)));
+        }
+        match &self.known[at] {
+            Some((_, renaming)) => renaming,
+            None => unreachable!("it was just made"),
+        }
+    }
 }
 
 /// New numbers of processes and sessions.
@@ -148,13 +179,15 @@ impl Symmetry {
         if self.naming.is_identity() {
             return world.fingerprint();
         }
-        if !self.renamings.contains_key(&self.naming) {
+        let renamed = if let Some(renaming) = self.renamings.get(&self.naming) {
+            world.fingerprint_as(&self.naming, renaming)
+        } else {
             let mut renaming = world.rename_server(&self.naming);
             renaming.number = self.renamings.len() as u32 + 1;
+            let renamed = world.fingerprint_as(&self.naming, &renaming);
             self.renamings.insert(self.naming.clone(), renaming);
-        }
-        let renaming = &self.renamings[&self.naming];
-        let renamed = world.fingerprint_as(&self.naming, renaming);
+            renamed
+        };
         renamed.unwrap_or_else(|| {
             self.naming.make_identity();
             world.fingerprint()
@@ -217,9 +250,25 @@ impl<D: Database> World<D> {
     }
 
     /// What is known of a process by itself.
-    fn colour(&mut self, process: usize, alone: &mut FxHashMap<(u8, u8), Renaming>) -> u128 {
+    fn colour(&mut self, process: usize, alone: &mut Alone) -> u128 {
         const OWN_LINE: u64 = 20;
         let mut sum = self.processes[process].hash(0);
+        let now = self.db.now_micros();
+        let timers = self
+            .timers
+            .iter()
+            .filter(|t| usize::from(t.process) == process);
+        for timer in timers {
+            sum = sum.wrapping_add(timer.hash(0, now));
+        }
+        let line = self.lines.get(process).copied();
+        if self.has_one_each() && line == Some(Line::open(process, 0)) {
+            // All open sessions are alike.
+            let server = self.server_id(process);
+            let alone = alone.of(self, process, server);
+            let server = self.db.session_colour(server, alone);
+            return sum.wrapping_add(server);
+        }
         let mut local = 0;
         for at in 0..self.lines.len() {
             let line = self.lines[at];
@@ -228,10 +277,7 @@ impl<D: Database> World<D> {
             }
             local += 1;
             let server = self.server_id(at);
-            let number = u32::MAX - alone.len() as u32;
-            let alone = alone
-                .entry((process as u8, server.0))
-                .or_insert_with(|| self.only(process, server, number));
+            let alone = alone.of(self, process, server);
             let server = self.db.session_colour(server, alone);
             let own = Line { process: 0, ..line }.hash(local);
             sum = sum.wrapping_add(own).wrapping_add(mix(
@@ -240,12 +286,7 @@ impl<D: Database> World<D> {
                 (server >> 64) as u64,
             ));
         }
-        let now = self.db.now_micros();
-        let timers = self
-            .timers
-            .iter()
-            .filter(|t| usize::from(t.process) == process);
-        timers.fold(sum, |sum, timer| sum.wrapping_add(timer.hash(0, now)))
+        sum
     }
 
     /// Gives a session the number 1, and all others 0.
@@ -263,6 +304,10 @@ impl<D: Database> World<D> {
     /// Numbers sessions in the order of their processes' numbers.
     fn number_lines(&self, process: &[u8], line: &mut Vec<u8>) {
         line.clear();
+        if self.has_one_each() {
+            line.extend_from_slice(process);
+            return;
+        }
         let number = |at: usize| (process[usize::from(self.lines[at].process)], at);
         for at in 0..self.lines.len() {
             let mine = number(at);
@@ -299,21 +344,7 @@ impl<D: Database> World<D> {
     /// The fingerprint under other numbers.
     fn fingerprint_as(&mut self, naming: &Naming, renaming: &Renaming) -> Option<u128> {
         let server = self.db.fingerprint_renamed(renaming)?;
-        let mut sum = self.surroundings(server);
-        for (at, process) in self.processes.iter().enumerate() {
-            sum = sum.wrapping_add(process.hash(usize::from(naming.process[at])));
-        }
-        for (at, line) in self.lines.iter().enumerate() {
-            let process = naming.process[usize::from(line.process)];
-            let renamed = Line { process, ..*line };
-            sum = sum.wrapping_add(renamed.hash(usize::from(naming.line[at])));
-        }
-        let now = self.db.now_micros();
-        for timer in &self.timers {
-            let process = naming.process[usize::from(timer.process)];
-            sum = sum.wrapping_add(timer.hash(process, now));
-        }
-        Some(sum)
+        Some(self.fingerprint_numbered(server, &naming.process, &naming.line))
     }
 
     /// What a finished run comes to, under other numbers.

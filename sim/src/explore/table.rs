@@ -11,6 +11,7 @@ pub(crate) struct Table<V> {
     keys: Vec<Key>,
     values: Vec<V>,
     len: usize,
+    keeps_values: bool,
 }
 
 /// Where a key is, or would be; valid until something is inserted.
@@ -28,11 +29,20 @@ impl<V> Default for Table<V> {
             keys: Vec::new(),
             values: Vec::new(),
             len: 0,
+            keeps_values: true,
         }
     }
 }
 
 impl<V: Copy + Default> Table<V> {
+    /// A table for whoever only asks whether a key is there.
+    pub(crate) fn without_values() -> Table<V> {
+        Table {
+            keeps_values: false,
+            ..Table::default()
+        }
+    }
+
     /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -51,7 +61,10 @@ impl<V: Copy + Default> Table<V> {
 
     /// Forgets every entry.
     pub(crate) fn clear(&mut self) {
-        *self = Table::default();
+        *self = Table {
+            keeps_values: self.keeps_values,
+            ..Table::default()
+        };
     }
 
     /// Looks for a key; makes room for it first.
@@ -80,11 +93,16 @@ impl<V: Copy + Default> Table<V> {
     pub(crate) fn fill(&mut self, at: usize, key: Key, value: V) {
         debug_assert_eq!(self.keys[at], Key::NONE);
         self.keys[at] = key;
-        self.values[at] = value;
+        if self.keeps_values {
+            self.values[at] = value;
+        }
         self.len += 1;
     }
 
     /// The value at a taken place.
+    ///
+    /// # Panics
+    /// If the table keeps no values.
     #[inline]
     pub(crate) fn value(&mut self, at: usize) -> &mut V {
         &mut self.values[at]
@@ -94,9 +112,10 @@ impl<V: Copy + Default> Table<V> {
     fn grow(&mut self) {
         let places = (self.keys.len() * 2).max(FIRST_PLACES);
         let keys = std::mem::replace(&mut self.keys, vec![Key::NONE; places]);
-        let values = std::mem::replace(&mut self.values, vec![V::default(); places]);
+        let fresh = vec![V::default(); if self.keeps_values { places } else { 0 }];
+        let values = std::mem::replace(&mut self.values, fresh);
         let mask = places - 1;
-        for (key, value) in keys.into_iter().zip(values) {
+        for (old, key) in keys.into_iter().enumerate() {
             if key == Key::NONE {
                 continue;
             }
@@ -105,7 +124,9 @@ impl<V: Copy + Default> Table<V> {
                 at = (at + 1) & mask;
             }
             self.keys[at] = key;
-            self.values[at] = value;
+            if self.keeps_values {
+                self.values[at] = values[old];
+            }
         }
     }
 }

@@ -85,7 +85,7 @@ enum Old {
     Line(u8, Line, u128),
     LineAdded,
     Timers(Vec<Timer>),
-    Budget(Budget),
+    Budget(Budget, u128),
     Monitor(u8, u32),
 }
 
@@ -192,6 +192,7 @@ pub(crate) struct World<D> {
     /// The part of each process and of each session in the hash.
     process_hashes: Vec<u128>,
     line_hashes: Vec<u128>,
+    budget_hash: u128,
     /// A time with its part in the fingerprint.
     now_hash: (i64, u128),
     /// Every process was declared with one session.
@@ -313,6 +314,7 @@ impl<D: Database> World<D> {
             hash: 0,
             process_hashes: Vec::new(),
             line_hashes: Vec::new(),
+            budget_hash: 0,
             now_hash: (0, mix(NOW, 0, 0)),
             one_each,
             happened: Happened::default(),
@@ -365,7 +367,7 @@ impl<D: Database> World<D> {
     /// of the harness is replaced.
     #[inline]
     pub(super) fn line(&self, process: usize, local: u16) -> usize {
-        if self.one_each && local == 0 && self.lines.len() == self.actors.len() {
+        if local == 0 && self.has_one_each() {
             return process;
         }
         self.lines
@@ -435,7 +437,9 @@ impl<D: Database> World<D> {
                     self.lines.pop();
                 }
                 Old::Timers(old) => self.timers = old,
-                Old::Budget(old) => self.put_budget(old),
+                Old::Budget(old, hash) => {
+                    self.put_budget(old, hash);
+                }
                 Old::Monitor(at, old) => self.put_monitor(usize::from(at), old),
             }
         }
@@ -455,20 +459,60 @@ impl<D: Database> World<D> {
         sum.wrapping_add(server.wrapping_mul(SERVER))
     }
 
-    /// The part of the fingerprint that is about no process, around a server's.
-    pub(super) fn surroundings(&self, server: u128) -> u128 {
-        let sum = self.budget.hash();
-        let sum = sum.wrapping_add(mix(NOW, self.db.now_micros() as u64, 0));
-        let sum = sum.wrapping_add(server.wrapping_mul(SERVER));
-        let states = self.monitor_states.iter().enumerate();
-        states.fold(sum, |sum, (at, state)| {
-            sum.wrapping_add(mix(MONITOR, at as u64, u64::from(*state)))
-        })
+    /// Whether every process has the one session that it was declared with: then both have the same
+    /// number.
+    #[inline]
+    pub(super) fn has_one_each(&self) -> bool {
+        self.one_each && self.lines.len() == self.actors.len()
+    }
+
+    /// The fingerprint around a server's, with processes and sessions under other numbers.
+    pub(super) fn fingerprint_numbered(&self, server: u128, process: &[u8], line: &[u8]) -> u128 {
+        let now = self.db.now_micros();
+        let mut sum = self.hash.wrapping_add(match self.now_hash.0 == now {
+            true => self.now_hash.1,
+            false => mix(NOW, now as u64, 0),
+        });
+        for (at, state) in self.processes.iter().enumerate() {
+            let new = usize::from(process[at]);
+            if new != at {
+                sum = sum.wrapping_sub(self.process_hashes[at]);
+                sum = sum.wrapping_add(state.hash(new));
+            }
+        }
+        let moved = |at: usize| usize::from(line[at]) != at;
+        let one_each = self.has_one_each();
+        for (at, state) in self.lines.iter().enumerate().filter(|(at, _)| moved(*at)) {
+            let (owner, new) = (process[usize::from(state.process)], usize::from(line[at]));
+            let renamed = Line {
+                process: owner,
+                ..*state
+            };
+            if one_each {
+                // Open sessions among themselves may be exchanged: only the others count.
+                let open = |at: usize| Line::open(at, 0);
+                if *state != open(at) {
+                    sum = sum.wrapping_sub(self.line_hashes[at]);
+                    sum = sum.wrapping_add(open(at).hash(at));
+                    sum = sum.wrapping_add(renamed.hash(new));
+                    sum = sum.wrapping_sub(open(new).hash(new));
+                }
+                continue;
+            }
+            sum = sum.wrapping_sub(self.line_hashes[at]);
+            sum = sum.wrapping_add(renamed.hash(new));
+        }
+        for timer in &self.timers {
+            let new = process[usize::from(timer.process)];
+            sum = sum.wrapping_add(timer.hash(new, now));
+        }
+        sum.wrapping_add(server.wrapping_mul(SERVER))
     }
 
     /// Computes the hash of everything outside of the server.
     fn hash_anew(&mut self) {
-        let mut sum = self.budget.hash();
+        self.budget_hash = self.budget.hash();
+        let mut sum = self.budget_hash;
         let processes = self.processes.iter().enumerate();
         self.process_hashes = processes.map(|(at, process)| process.hash(at)).collect();
         let lines = self.lines.iter().enumerate();
@@ -500,10 +544,11 @@ impl<D: Database> World<D> {
         old
     }
 
-    fn put_budget(&mut self, new: Budget) {
-        let old = std::mem::replace(&mut self.budget, new);
-        self.hash = self.hash.wrapping_sub(old.hash());
-        self.hash = self.hash.wrapping_add(new.hash());
+    fn put_budget(&mut self, new: Budget, hash: u128) -> u128 {
+        self.budget = new;
+        let old = std::mem::replace(&mut self.budget_hash, hash);
+        self.hash = self.hash.wrapping_sub(old).wrapping_add(hash);
+        old
     }
 
     fn put_monitor(&mut self, at: usize, new: u32) {
@@ -547,8 +592,9 @@ impl<D: Database> World<D> {
     }
 
     pub(super) fn set_budget(&mut self, new: Budget) {
-        self.journal.push(Old::Budget(self.budget));
-        self.put_budget(new);
+        let old = self.budget;
+        let hash = self.put_budget(new, new.hash());
+        self.journal.push(Old::Budget(old, hash));
     }
 
     pub(super) fn set_monitor(&mut self, at: usize, new: u32) {
