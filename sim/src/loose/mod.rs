@@ -11,6 +11,7 @@
 //! * [`eval`] evaluates expressions, [`run`] runs statements over an engine's rows.
 //! * [`storage`]: what an engine offers to the executor.
 
+mod arithmetic;
 pub(crate) mod ast;
 pub mod catalog;
 mod collate;

@@ -7,22 +7,18 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Dialect, Row, Value};
 
 use super::choose;
-use super::foreign_key;
 use super::image::{Image, master_rows};
 use super::session::{Counts, Settings};
 use crate::loose::catalog::VirtualTable;
-use crate::loose::catalog::{
-    ConflictAction, ForeignKey, Index, KeyPart, Reference, Table, TableId,
-};
+use crate::loose::catalog::{ConflictAction, ForeignKey, Index, KeyPart, Table, TableId};
 use crate::loose::errors;
-use crate::loose::eval::{Frame, Tuple, eval};
+use crate::loose::eval::Tuple;
 use crate::loose::expr::{Comparison, Expr, HostFunction};
 use crate::loose::plan::Upsert;
 use crate::loose::run::Executor;
 use crate::loose::storage::{
     Access, Candidate, Choice, Host, Inserted, NewRow, Scan, SourcePlan, Stop, Storage, StoredRow,
 };
-use crate::loose::store::store;
 use crate::loose::value::{compare, truth};
 
 /// Milliseconds from the beginning of Julian days to 1970-01-01.
@@ -45,7 +41,7 @@ pub(super) struct Exec<'a> {
     /// The clock was read.
     pub(super) read_clock: bool,
     /// How deep actions of foreign keys are nested.
-    depth: u32,
+    pub(super) depth: u32,
 }
 
 /// A scan: the rowids in their order, and how many are read.
@@ -57,7 +53,7 @@ pub(super) struct Cursor {
 }
 
 /// A child, its foreign key, and the parent's columns that it refers to.
-type Referring = (Arc<Table>, ForeignKey, Vec<usize>);
+pub(super) type Referring = (Arc<Table>, ForeignKey, Vec<usize>);
 
 impl<'a> Exec<'a> {
     pub(super) fn new(
@@ -146,7 +142,7 @@ impl<'a> Exec<'a> {
         Ok(entries.into_iter().map(|(_, rowid)| rowid).collect())
     }
 
-    fn stored(&self, table: &Table, rowid: i64) -> Option<StoredRow<i64>> {
+    pub(super) fn stored(&self, table: &Table, rowid: i64) -> Option<StoredRow<i64>> {
         let values = Arc::clone(self.image.row(table.id, rowid)?);
         Some(StoredRow {
             id: rowid,
@@ -238,149 +234,13 @@ impl<'a> Exec<'a> {
     }
 
     /// Deletes a row, with what foreign keys ask for.
-    fn delete_row(&mut self, table: &Arc<Table>, rowid: i64) -> Result<(), Stop> {
+    pub(super) fn delete_row(&mut self, table: &Arc<Table>, rowid: i64) -> Result<(), Stop> {
         let Some(old) = self.image.row(table.id, rowid).cloned() else {
             return Ok(());
         };
         self.take(table, rowid);
         if self.settings.foreign_keys {
             self.parent_changed(table, &old, None)?;
-        }
-        Ok(())
-    }
-
-    /// Foreign keys that refer to a table, each with its child and the parent's columns.
-    fn referring(&self, table: &Table) -> Result<Vec<Referring>, Stop> {
-        let mut found = Vec::new();
-        for child in self.image.schema.tables.values() {
-            for key in &child.foreign_keys {
-                if !key.parent.eq_ignore_ascii_case(&table.name) {
-                    continue;
-                }
-                match foreign_key::parent_columns(key, table) {
-                    Some(columns) => found.push((Arc::clone(child), key.clone(), columns)),
-                    None => return Err(foreign_key::mismatch(child, key).into()),
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// A parent row is gone, or has other values: carries out the actions of its children's keys.
-    fn parent_changed(
-        &mut self,
-        table: &Arc<Table>,
-        old: &Row,
-        new: Option<&Row>,
-    ) -> Result<(), Stop> {
-        if self.depth > 900 {
-            return Err(errors::sqlite(1, "too many levels of trigger recursion").into());
-        }
-        for (child, key, columns) in self.referring(table)? {
-            let values: Vec<Value> = columns.iter().map(|c| old[*c].clone()).collect();
-            let same = |new: &Row| columns.iter().all(|c| new[*c] == old[*c]);
-            if values.iter().any(Value::is_null) || new.is_some_and(same) {
-                continue;
-            }
-            let action = match new {
-                Some(_) => key.on_update,
-                None => key.on_delete,
-            };
-            if action == Reference::NoAction {
-                continue;
-            }
-            let children: Vec<i64> = self
-                .image
-                .data(child.id)
-                .rows
-                .iter()
-                .filter(|(_, row)| {
-                    foreign_key::child_values(&key, row)
-                        .is_some_and(|theirs| foreign_key::refers(table, &columns, &theirs, old))
-                })
-                .map(|(rowid, _)| *rowid)
-                .collect();
-            if children.is_empty() {
-                continue;
-            }
-            if action == Reference::Restrict {
-                return Err(self.refuse(ConflictAction::Abort, foreign_key::restricted()));
-            }
-            self.depth += 1;
-            for rowid in children {
-                match (action, new) {
-                    (Reference::Cascade, None) => self.delete_row(&child, rowid)?,
-                    _ => self.follow(&child, rowid, &key, action, &columns, new)?,
-                }
-            }
-            self.depth -= 1;
-        }
-        Ok(())
-    }
-
-    /// Gives a child row the values that the action of its key asks for.
-    fn follow(
-        &mut self,
-        child: &Arc<Table>,
-        rowid: i64,
-        key: &ForeignKey,
-        action: Reference,
-        columns: &[usize],
-        new: Option<&Row>,
-    ) -> Result<(), Stop> {
-        let Some(row) = self.stored(child, rowid) else {
-            return Ok(());
-        };
-        let mut values = row.values.to_vec();
-        for (place, column) in key.columns.iter().enumerate() {
-            values[*column] = match (action, new) {
-                (Reference::Cascade, Some(new)) => new[columns[place]].clone(),
-                (Reference::SetDefault, _) => match &child.columns[*column].default {
-                    Some(default) => {
-                        let value = {
-                            let mut executor = Executor::new(self, Dialect::Sqlite);
-                            eval(default, &Frame::empty(None), &mut executor)?
-                        };
-                        store(&child.columns[*column], value, true, 1)?
-                    }
-                    None => Value::Null,
-                },
-                _ => Value::Null,
-            };
-            if values[*column].is_null() && child.columns[*column].not_null.is_some() {
-                let message = format!(
-                    "NOT NULL constraint failed: {}.{}",
-                    child.name, child.columns[*column].name
-                );
-                let error = errors::sqlite(1299, message);
-                return Err(self.refuse(ConflictAction::Abort, error));
-            }
-        }
-        let new_rowid = match child.rowid_alias {
-            Some(alias) => values[alias].as_int().unwrap_or(rowid),
-            None => rowid,
-        };
-        let new = NewRow {
-            values,
-            rowid: Some(new_rowid),
-        };
-        self.update(child, &row, new, &key.columns, None)
-            .map(|_| ())
-    }
-
-    /// A child needs a parent key to refer to.
-    fn check_child(&self, table: &Table) -> Result<(), Stop> {
-        if !self.settings.foreign_keys {
-            return Ok(());
-        }
-        for key in &table.foreign_keys {
-            let Some(parent) = self.image.schema.table(&key.parent) else {
-                let message = format!("no such table: main.{}", key.parent);
-                return Err(errors::sqlite(1, message).into());
-            };
-            if foreign_key::parent_columns(key, parent).is_none() {
-                return Err(foreign_key::mismatch(table, key).into());
-            }
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ mod image;
 mod lock;
 mod object;
 mod pragma;
+mod referential;
 mod session;
 mod statement;
 mod transaction;

@@ -1,18 +1,14 @@
 //! Expressions.
 
-use std::str::FromStr;
+use rowlock_model::{DbError, Value};
 
-use rowlock_model::{DbError, Dialect, Value};
-use rust_decimal::Decimal;
-
+use super::Lowering;
 use super::rules::{self, Typed};
-use super::{Clause, Lowering};
-use crate::loose::ast::{self, Node, NodeKind, TypeName};
+use crate::loose::ast::{Node, NodeKind};
 use crate::loose::errors;
-use crate::loose::expr::{Binary, CastTarget, Compare, Comparison, Expr, Numbers, Unary};
-use crate::loose::query::{Kind, SubPlan, Wanted};
-use crate::loose::types::{Affinity, Collation, DeclaredType};
-use crate::loose::walk;
+use crate::loose::expr::{Binary, Compare, Expr, Numbers, Unary};
+use crate::loose::query::{Kind, Wanted};
+use crate::loose::types::Collation;
 
 impl Lowering<'_> {
     /// An expression of one column.
@@ -256,7 +252,7 @@ impl Lowering<'_> {
     }
 
     /// A condition.
-    fn truth(&self, expr: Expr, at: usize) -> Typed {
+    pub(super) fn truth(&self, expr: Expr, at: usize) -> Typed {
         let kind = match self.is_sqlite() {
             true => Kind::Any,
             false => Kind::Int,
@@ -274,94 +270,6 @@ impl Lowering<'_> {
                 out.push(self.expr(node)?.expr);
                 Ok(())
             }
-        }
-    }
-
-    pub(super) fn comparison(&self, left: &Typed, right: &Typed) -> Comparison {
-        rules::comparison(&left.ty, &right.ty, self.dialect)
-    }
-
-    fn integer(&self, text: &str, at: usize) -> Result<Typed, DbError> {
-        if let Ok(i) = text.parse() {
-            return Ok(self.plain(Expr::Const(Value::Int(i)), Kind::Int, at));
-        }
-        match self.is_sqlite() {
-            true => self.float(text, at),
-            false => self.decimal(text, at),
-        }
-    }
-
-    fn decimal(&self, text: &str, at: usize) -> Result<Typed, DbError> {
-        if self.is_sqlite() {
-            return self.float(text, at);
-        }
-        match Decimal::from_str(text) {
-            Ok(d) => {
-                let scale = u8::try_from(d.scale()).unwrap_or(28);
-                Ok(self.plain(Expr::Const(Value::Decimal(d)), Kind::Decimal(scale), at))
-            }
-            Err(_) => errors::unsupported("a number of this size", at),
-        }
-    }
-
-    fn float(&self, text: &str, at: usize) -> Result<Typed, DbError> {
-        match text.parse() {
-            Ok(x) => Ok(self.plain(Expr::Const(Value::Float(x)), Kind::Double, at)),
-            Err(_) => errors::unsupported("a number of this size", at),
-        }
-    }
-
-    fn temporal(&self, word: &str, text: &str, at: usize) -> Result<Typed, DbError> {
-        use crate::loose::temporal;
-        let (value, kind) = match word {
-            "DATE" => (temporal::parse_date(text).map(Value::Date), Kind::Date),
-            "TIME" => (temporal::parse_time(text).map(Value::Time), Kind::Time(6)),
-            _ => (
-                temporal::parse_datetime(text).map(Value::Timestamp),
-                Kind::DateTime(temporal::digits_of_fraction(text)),
-            ),
-        };
-        match value {
-            Some(value) => Ok(self.plain(Expr::Const(value), kind, at)),
-            None => Err(
-                errors::mysql(1525, "HY000", format!("Incorrect {word} value: '{text}'")).at(at),
-            ),
-        }
-    }
-
-    fn user_variable(&self, name: &str, assign: Option<Typed>, at: usize) -> Typed {
-        let kind = match &assign {
-            Some(value) => value.ty.kind,
-            None => Kind::Any,
-        };
-        let expr = Expr::UserVariable {
-            name: name.into(),
-            assign: assign.map(|value| Box::new(value.expr)),
-        };
-        self.plain(expr, kind, at)
-    }
-
-    /// `VALUES(c)` in `ON DUPLICATE KEY UPDATE`: the column of entry 1.
-    fn values_of(&mut self, column: &ast::Ident, at: usize) -> Result<Typed, DbError> {
-        let level = self.level();
-        let found = level.range.get(1).and_then(|entry| {
-            let position = entry
-                .columns
-                .iter()
-                .position(|c| c.name.eq_ignore_ascii_case(&column.name))?;
-            Some((position, entry.columns[position].ty.clone()))
-        });
-        match found {
-            Some((position, ty)) => Ok(Typed {
-                expr: Expr::Column {
-                    level: 0,
-                    entry: 1,
-                    column: position as u32,
-                },
-                ty,
-                at,
-            }),
-            None => Err(self.no_such_column(&column.name, at)),
         }
     }
 
@@ -427,185 +335,6 @@ impl Lowering<'_> {
         Ok(self.plain(expr, kind, at))
     }
 
-    /// The fields of a row, or the one expression.
-    fn fields(&mut self, node: &Node) -> Result<Vec<Typed>, DbError> {
-        match &node.kind {
-            NodeKind::Row(items) => items.iter().map(|item| self.expr(item)).collect(),
-            _ => Ok(vec![self.expr(node)?]),
-        }
-    }
-
-    fn wrong_degree(&self, wanted: usize, at: usize) -> DbError {
-        errors::either(
-            self.dialect,
-            1241,
-            "21000",
-            format!("Operand should contain {wanted} column(s)"),
-            "row value misused",
-        )
-        .at(at)
-    }
-
-    fn compare(
-        &mut self,
-        op: Compare,
-        left: &Node,
-        right: &Node,
-        at: usize,
-    ) -> Result<Typed, DbError> {
-        if let (NodeKind::Row(_), NodeKind::Subquery(_)) = (&left.kind, &right.kind) {
-            return errors::unsupported("comparing a row with a sub-select", at);
-        }
-        if matches!(left.kind, NodeKind::Row(_)) || matches!(right.kind, NodeKind::Row(_)) {
-            let (left, right) = (self.fields(left)?, self.fields(right)?);
-            if left.len() != right.len() {
-                return Err(self.wrong_degree(left.len(), at));
-            }
-            let fields = left
-                .into_iter()
-                .zip(right)
-                .map(|(l, r)| {
-                    let by = self.comparison(&l, &r);
-                    (l.expr, r.expr, by)
-                })
-                .collect();
-            return Ok(self.truth(Expr::CompareRows { op, fields }, at));
-        }
-        let (left, right) = (self.expr(left)?, self.expr(right)?);
-        Ok(self.truth(self.compared(op, left, right), at))
-    }
-
-    pub(super) fn compared(&self, op: Compare, left: Typed, right: Typed) -> Expr {
-        let by = self.comparison(&left, &right);
-        Expr::Compare {
-            op,
-            by,
-            sides: Box::new((left.expr, right.expr)),
-        }
-    }
-
-    fn in_list(
-        &mut self,
-        expr: &Node,
-        items: &[Node],
-        negated: bool,
-        at: usize,
-    ) -> Result<Typed, DbError> {
-        if let NodeKind::Row(_) = &expr.kind {
-            if self.is_sqlite() {
-                return Err(self.wrong_degree(1, at));
-            }
-            let left = self.fields(expr)?;
-            let mut lists = Vec::new();
-            for item in items {
-                let fields = self.fields(item)?;
-                if fields.len() != left.len() {
-                    return Err(self.wrong_degree(left.len(), item.at));
-                }
-                let pairs = left.iter().zip(fields);
-                lists.push(
-                    pairs
-                        .map(|(l, r)| {
-                            let by = self.comparison(l, &r);
-                            (r.expr, by)
-                        })
-                        .collect(),
-                );
-            }
-            let found = Expr::InRowList {
-                left: left.into_iter().map(|field| field.expr).collect(),
-                items: lists,
-                negated,
-            };
-            return Ok(self.truth(found, at));
-        }
-        let left = self.expr(expr)?;
-        let mut list = Vec::new();
-        for item in items {
-            let item = self.expr(item)?;
-            let by = match self.is_sqlite() {
-                // The affinity of the left side is applied to both ("Expressions", section 10).
-                true => {
-                    let affinity = left.ty.affinity.filter(|a| *a != Affinity::Blob);
-                    Comparison::Classes {
-                        left: affinity,
-                        right: affinity,
-                        collation: left.ty.collation,
-                    }
-                }
-                false => self.comparison(&left, &item),
-            };
-            list.push((item.expr, by));
-        }
-        let found = Expr::InList {
-            expr: Box::new(left.expr),
-            items: list,
-            negated,
-        };
-        Ok(self.truth(found, at))
-    }
-
-    fn any_of_rows(
-        &mut self,
-        op: Compare,
-        all: bool,
-        left: &Node,
-        query: &ast::Query,
-        at: usize,
-    ) -> Result<Typed, DbError> {
-        let fields = self.fields(left)?;
-        let plan = self.subplan(query, Wanted::Rows, fields.len())?;
-        let columns = plan.query.columns.clone();
-        let left = fields
-            .into_iter()
-            .zip(&columns)
-            .map(|(field, column)| {
-                let by = rules::comparison(&field.ty, &column.ty, self.dialect);
-                (field.expr, by)
-            })
-            .collect();
-        let any = Expr::AnyOfRows {
-            op,
-            all,
-            left,
-            plan: Box::new(plan),
-        };
-        Ok(self.truth(any, at))
-    }
-
-    /// A sub-select of `width` columns (any number if 0).
-    pub(super) fn subplan(
-        &mut self,
-        query: &ast::Query,
-        wanted: Wanted,
-        width: usize,
-    ) -> Result<SubPlan, DbError> {
-        let id = self.next_subplan();
-        let before = std::mem::replace(&mut self.clause, Clause::Fields);
-        let lowered = self.query(query);
-        self.clause = before;
-        let lowered = lowered?;
-        if width > 0 && lowered.columns.len() != width {
-            let got = lowered.columns.len();
-            return Err(errors::either(
-                self.dialect,
-                1241,
-                "21000",
-                format!("Operand should contain {width} column(s)"),
-                format!("sub-select returns {got} columns - expected {width}"),
-            )
-            .at(query.at));
-        }
-        let once = !walk::depends(&lowered);
-        Ok(SubPlan {
-            id,
-            query: lowered,
-            wanted,
-            once,
-            in_write: self.in_write,
-        })
-    }
-
     fn case(
         &mut self,
         operand: Option<&Node>,
@@ -650,108 +379,6 @@ impl Lowering<'_> {
             },
             ty,
             at,
-        })
-    }
-
-    fn cast(&mut self, inner: &Node, ty: &TypeName, at: usize) -> Result<Typed, DbError> {
-        let inner = self.expr(inner)?;
-        let expr = Box::new(inner.expr);
-        if self.is_sqlite() {
-            let affinity = Affinity::of_name(&ty.name);
-            let mut typed = self.plain(
-                Expr::Cast {
-                    expr,
-                    to: CastTarget::Affinity(affinity),
-                },
-                Kind::Any,
-                at,
-            );
-            typed.ty.affinity = Some(affinity);
-            return Ok(typed);
-        }
-        let (to, kind) = match ty.name.as_str() {
-            "SIGNED" => (CastTarget::Signed, Kind::Int),
-            "UNSIGNED" => (CastTarget::Unsigned, Kind::Unsigned),
-            _ => {
-                let declared = self.mysql_type(ty)?;
-                // CAST AS CHAR without a length does not cut.
-                let declared = match declared {
-                    DeclaredType::Char(_) if ty.numbers.is_empty() => {
-                        DeclaredType::Varchar(u32::MAX)
-                    }
-                    other => other,
-                };
-                let kind = rules::of_column(&declared, Collation::default_of(self.dialect)).kind;
-                (CastTarget::Declared(declared), kind)
-            }
-        };
-        Ok(self.plain(Expr::Cast { expr, to }, kind, at))
-    }
-
-    pub(super) fn collation_named(&self, name: &ast::Ident) -> Result<Collation, DbError> {
-        match Collation::named(&name.name, self.dialect) {
-            Some(collation) => Ok(collation),
-            None if self.is_sqlite() => Err(errors::sqlite(
-                1,
-                format!("no such collation sequence: {}", name.name),
-            )
-            .at(name.at)),
-            None => errors::unsupported(format!("the collation {}", name.name), name.at),
-        }
-    }
-
-    /// A type of MySQL.
-    pub(super) fn mysql_type(&self, ty: &TypeName) -> Result<DeclaredType, DbError> {
-        let first = ty.numbers.first().copied();
-        let second = ty.numbers.get(1).copied();
-        let unsigned = ty.unsigned;
-        let int = |bytes| DeclaredType::Int { bytes, unsigned };
-        let small = |number: Option<u32>, default: u8| {
-            number.map_or(default, |n| u8::try_from(n).unwrap_or(u8::MAX))
-        };
-        Ok(match ty.name.as_str() {
-            "TINYINT" | "BOOL" | "BOOLEAN" => int(1),
-            "SMALLINT" => int(2),
-            "MEDIUMINT" => int(3),
-            "INT" | "INTEGER" => int(4),
-            "BIGINT" => int(8),
-            "DECIMAL" | "DEC" | "NUMERIC" | "FIXED" => DeclaredType::Decimal {
-                precision: small(first, 10),
-                scale: small(second, 0),
-                unsigned,
-            },
-            "FLOAT" => DeclaredType::Float,
-            "DOUBLE" | "REAL" => DeclaredType::Double,
-            "CHAR" | "CHARACTER" => DeclaredType::Char(first.unwrap_or(1)),
-            "VARCHAR" => match first {
-                Some(length) => DeclaredType::Varchar(length),
-                None => return errors::unsupported("VARCHAR without a length", ty.at),
-            },
-            "TINYTEXT" => DeclaredType::Text(255),
-            "TEXT" => DeclaredType::Text(65_535),
-            "MEDIUMTEXT" => DeclaredType::Text(16_777_215),
-            "LONGTEXT" => DeclaredType::Text(u32::MAX),
-            "BINARY" => DeclaredType::Binary(first.unwrap_or(1)),
-            "VARBINARY" => DeclaredType::Varbinary(first.unwrap_or(1)),
-            "TINYBLOB" => DeclaredType::Blob(255),
-            "BLOB" => DeclaredType::Blob(65_535),
-            "MEDIUMBLOB" => DeclaredType::Blob(16_777_215),
-            "LONGBLOB" => DeclaredType::Blob(u32::MAX),
-            "DATE" => DeclaredType::Date,
-            "TIME" => DeclaredType::Time(small(first, 0)),
-            "DATETIME" => DeclaredType::DateTime(small(first, 0)),
-            "TIMESTAMP" => DeclaredType::Timestamp(small(first, 0)),
-            "YEAR" => DeclaredType::Year,
-            "JSON" => match self.dialect {
-                // An alias of LONGTEXT on MariaDB.
-                Dialect::MariaDb => DeclaredType::Text(u32::MAX),
-                _ => DeclaredType::Json,
-            },
-            "ENUM" => {
-                let labels = ty.labels.iter().map(|label| label.as_str().into());
-                DeclaredType::Enum(labels.collect())
-            }
-            other => return errors::unsupported(format!("the type {other}"), ty.at),
         })
     }
 }

@@ -1,14 +1,21 @@
 //! From syntax trees to plans: names are resolved, and what types decide is decided.
 
+mod aggregate;
 mod call;
+mod cast;
+mod compare;
 mod conditions;
 mod ddl;
 mod expr;
 mod from;
 mod group;
+mod insert;
+mod literal;
 mod names;
 mod query;
 pub(crate) mod rules;
+mod select;
+mod table;
 mod write;
 
 use std::sync::Arc;

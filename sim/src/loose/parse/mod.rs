@@ -6,7 +6,10 @@
 mod control;
 mod ddl;
 mod expr;
+mod primary;
 mod select;
+mod table;
+mod type_name;
 mod write;
 
 use std::sync::Arc;

@@ -5,6 +5,7 @@
 //! (`write`).
 
 mod group;
+mod insert;
 mod join;
 mod select;
 mod semijoin;

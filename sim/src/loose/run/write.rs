@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use rowlock_model::{DbError, Dialect, Row, Value};
+use rowlock_model::{DbError, Dialect, Value};
 
+use super::insert::implicit_default;
 use super::join::{Ask, Current, place, tuple_of};
 use super::select::compare_key;
 use super::{Executor, Outcome};
@@ -11,158 +12,15 @@ use crate::loose::catalog::{Check, ConflictAction, Table};
 use crate::loose::errors;
 use crate::loose::eval::{Frame, Tuple, eval};
 use crate::loose::expr::Expr;
-use crate::loose::plan::{Assignment, Delete, Insert, InsertSource, Update, Upsert};
+use crate::loose::plan::{Assignment, Delete, Update};
 use crate::loose::query::{Cte, RangeKind, SortBy, SortKey};
-use crate::loose::storage::{Inserted, NewRow, Purpose, Stop, Storage, StoredRow};
+use crate::loose::storage::{NewRow, Purpose, Stop, Storage};
 use crate::loose::store::store;
-use crate::loose::types::DeclaredType;
 use crate::loose::value::{as_int_cut, truth};
 
 impl<'e, S: Storage> Executor<'e, S> {
-    pub(super) fn insert(&mut self, insert: &Insert) -> Result<Outcome, Stop> {
-        let sources = self.source_rows(insert)?;
-        let mut outcome = Outcome::default();
-        for (i, source) in sources.into_iter().enumerate() {
-            let number = i + 1;
-            let Some(new) = self.new_row(insert, &source, number)? else {
-                continue;
-            };
-            let tuple = Tuple {
-                values: new.values.clone().into(),
-                rowid: new.rowid.unwrap_or(0),
-            };
-            let inserted = self
-                .storage
-                .insert(&insert.table, new, insert.or, &insert.upserts)?;
-            let row = match inserted {
-                Inserted::Skipped => None,
-                Inserted::Done(row) => {
-                    outcome.changed += 1;
-                    outcome.matched += 1;
-                    Some(row)
-                }
-                Inserted::Replaced(row, deleted) => {
-                    let counted = match self.dialect {
-                        Dialect::Sqlite => 1,
-                        _ => 1 + deleted,
-                    };
-                    outcome.changed += counted;
-                    outcome.matched += counted;
-                    Some(row)
-                }
-                Inserted::Conflict(clause, existing) => {
-                    let upsert = &insert.upserts[clause];
-                    self.upsert(insert, upsert, existing, tuple, number, &mut outcome)?
-                }
-            };
-            if let Some(row) = row {
-                self.returned(insert.returning.as_deref(), &tuple_of(&row), &mut outcome)?;
-            }
-        }
-        Ok(outcome)
-    }
-
-    /// The rows of the source, one value a given column.
-    fn source_rows(&mut self, insert: &Insert) -> Result<Vec<Vec<Expr>>, Stop> {
-        Ok(match &insert.source {
-            InsertSource::Values(rows) => rows.clone(),
-            InsertSource::Defaults => vec![vec![Expr::Default; insert.columns.len()]],
-            InsertSource::Query(query) => {
-                let frame = Frame {
-                    with: &insert.with,
-                    ..Frame::empty(None)
-                };
-                self.around.in_write = true;
-                let rows = self.query(query, Some(&frame), None);
-                self.around.in_write = false;
-                let constants = |row: &Row| row.iter().cloned().map(Expr::Const).collect();
-                rows?.iter().map(constants).collect()
-            }
-        })
-    }
-
-    /// The row that a source row asks for; `None` if a constraint refused and it is skipped.
-    fn new_row(
-        &mut self,
-        insert: &Insert,
-        source: &[Expr],
-        number: usize,
-    ) -> Result<Option<NewRow>, Stop> {
-        let table = &insert.table;
-        let strict = self.storage.is_strict() && insert.or != Some(ConflictAction::Ignore);
-        let mut values = vec![Value::Null; table.columns.len()];
-        for (c, column) in table.columns.iter().enumerate() {
-            if !insert.columns.contains(&c)
-                && let Some(default) = &column.default
-            {
-                let value = eval(default, &Frame::empty(None), self)?;
-                values[c] = self.stored(table, c, value, strict, number)?;
-            }
-        }
-        let mut rowid = None;
-        let mut given = vec![false; table.columns.len()];
-        let mut columns = insert.columns.iter();
-        for (place, expr) in source.iter().enumerate() {
-            if insert.rowid == Some(place) {
-                let value = self.insert_value(expr, &insert.with, &values)?;
-                rowid = self.rowid_of(&value)?;
-                continue;
-            }
-            let Some(&c) = columns.next() else {
-                continue;
-            };
-            let value = match (expr, &table.columns[c].default) {
-                (Expr::Default, Some(default)) => eval(default, &Frame::empty(None), self)?,
-                (Expr::Default, None) => Value::Null,
-                (expr, _) => {
-                    given[c] = true;
-                    self.insert_value(expr, &insert.with, &values)?
-                }
-            };
-            values[c] = self.stored(table, c, value, strict, number)?;
-        }
-        if let Some(alias) = table.rowid_alias {
-            if let Some(rowid) = rowid {
-                values[alias] = Value::Int(rowid);
-            }
-            rowid = self.rowid_of(&values[alias])?;
-            if let Some(rowid) = rowid {
-                values[alias] = Value::Int(rowid);
-            }
-        }
-        let or = insert.or;
-        match self.check(table, &mut values, &given, or, strict, number)? {
-            true => Ok(Some(NewRow { values, rowid })),
-            false => Ok(None),
-        }
-    }
-
-    fn insert_value(&mut self, expr: &Expr, with: &[Cte], values: &[Value]) -> Result<Value, Stop> {
-        let rows = [Some(Tuple {
-            values: values.into(),
-            rowid: 0,
-        })];
-        let frame = Frame {
-            with,
-            ..Frame::of_rows(&rows, None)
-        };
-        self.around.in_write = true;
-        let value = eval(expr, &frame, self);
-        self.around.in_write = false;
-        value
-    }
-
-    /// A value for the rowid of SQLite: an integer, or NULL for a new one.
-    fn rowid_of(&self, value: &Value) -> Result<Option<i64>, Stop> {
-        match value {
-            Value::Null => Ok(None),
-            Value::Int(i) => Ok(Some(*i)),
-            _ => Err(errors::sqlite(20, "datatype mismatch").into()),
-        }
-    }
-
     /// A value as a column stores it.
-    fn stored(
+    pub(super) fn stored(
         &mut self,
         table: &Table,
         column: usize,
@@ -174,7 +32,7 @@ impl<'e, S: Storage> Executor<'e, S> {
     }
 
     /// `NOT NULL` and `CHECK`. `false` if the row is to be skipped.
-    fn check(
+    pub(super) fn check(
         &mut self,
         table: &Table,
         values: &mut [Value],
@@ -256,59 +114,7 @@ impl<'e, S: Storage> Executor<'e, S> {
         }
     }
 
-    /// `ON CONFLICT DO ..`, `ON DUPLICATE KEY UPDATE`: the row afterwards, if it was changed.
-    fn upsert(
-        &mut self,
-        insert: &Insert,
-        upsert: &Upsert,
-        existing: StoredRow<S::RowId>,
-        new: Tuple,
-        number: usize,
-        outcome: &mut Outcome,
-    ) -> Result<Option<StoredRow<S::RowId>>, Stop> {
-        let Some(set) = &upsert.set else {
-            return Ok(None);
-        };
-        if let Some(filter) = &upsert.filter {
-            let rows = [Some(tuple_of(&existing)), Some(new.clone())];
-            let frame = Frame {
-                with: &insert.with,
-                ..Frame::of_rows(&rows, None)
-            };
-            if truth(&eval(filter, &frame, self)?) != Some(true) {
-                return Ok(None);
-            }
-        }
-        let assignments: Vec<&Assignment> = set.iter().collect();
-        let mut tuples = vec![Some(tuple_of(&existing)), Some(new)];
-        let change = Change {
-            table: &insert.table,
-            entry: 0,
-            set: &assignments,
-            or: None,
-            with: &insert.with,
-            number,
-        };
-        let Some((new, changed)) = self.changed_row(&change, &mut tuples)? else {
-            return Ok(None);
-        };
-        let mysql = self.dialect != Dialect::Sqlite;
-        if mysql && new.values[..] == existing.values[..] {
-            outcome.matched += 1;
-            return Ok(Some(existing));
-        }
-        let updated = self
-            .storage
-            .update(&insert.table, &existing, new, &changed, None)?;
-        if updated.is_some() {
-            let counted = if mysql { 2 } else { 1 };
-            outcome.changed += counted;
-            outcome.matched += counted;
-        }
-        Ok(updated)
-    }
-
-    fn returned(
+    pub(super) fn returned(
         &mut self,
         returning: Option<&[Expr]>,
         row: &Tuple,
@@ -324,7 +130,7 @@ impl<'e, S: Storage> Executor<'e, S> {
 
     /// The new values of a row, and the columns that were assigned. MySQL evaluates assignments one
     /// after the other on the changing row, SQLite all on the old one. `None` skips the row.
-    fn changed_row(
+    pub(super) fn changed_row(
         &mut self,
         change: &Change<'_>,
         tuples: &mut [Option<Tuple>],
@@ -397,7 +203,7 @@ impl<'e, S: Storage> Executor<'e, S> {
         Ok(Some((NewRow { values, rowid }, changed)))
     }
 
-    fn new_rowid(&self, value: &Value, _old: i64) -> Result<i64, Stop> {
+    pub(super) fn new_rowid(&self, value: &Value, _old: i64) -> Result<i64, Stop> {
         match value {
             Value::Int(i) => Ok(*i),
             Value::Float(x) if x.fract() == 0.0 => Ok(as_int_cut(value)),
@@ -595,7 +401,7 @@ impl<'e, S: Storage> Executor<'e, S> {
     }
 
     /// All rows of a source before any is changed, in order, at most `limit`.
-    fn collected(
+    pub(super) fn collected(
         &mut self,
         ask: &Ask<'_>,
         choice: &crate::loose::storage::Choice,
@@ -632,36 +438,18 @@ impl<'e, S: Storage> Executor<'e, S> {
 }
 
 /// One row to be changed.
-struct Change<'p> {
-    table: &'p Arc<Table>,
-    entry: usize,
-    set: &'p [&'p Assignment],
-    or: Option<ConflictAction>,
-    with: &'p [Cte],
-    number: usize,
+pub(super) struct Change<'p> {
+    pub(super) table: &'p Arc<Table>,
+    pub(super) entry: usize,
+    pub(super) set: &'p [&'p Assignment],
+    pub(super) or: Option<ConflictAction>,
+    pub(super) with: &'p [Cte],
+    pub(super) number: usize,
 }
 
 fn table_of(kind: &RangeKind) -> &Arc<Table> {
     match kind {
         RangeKind::Table(table) => table,
         _ => panic!("only stored tables are changed"),
-    }
-}
-
-/// What MySQL stores for NULL in a column that takes none, where that is no error.
-fn implicit_default(ty: &DeclaredType) -> Value {
-    match ty {
-        DeclaredType::Int { .. } | DeclaredType::Year => Value::Int(0),
-        DeclaredType::Decimal { scale, .. } => {
-            Value::Decimal(rust_decimal::Decimal::new(0, u32::from(*scale)))
-        }
-        DeclaredType::Float | DeclaredType::Double => Value::Float(0.0),
-        DeclaredType::Enum(labels) => labels
-            .first()
-            .map_or(Value::Null, |label| Value::Text(label.clone())),
-        DeclaredType::Binary(_) | DeclaredType::Varbinary(_) | DeclaredType::Blob(_) => {
-            Value::Bytes([].into())
-        }
-        _ => Value::text(""),
     }
 }
