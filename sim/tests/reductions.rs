@@ -37,6 +37,12 @@ const ROW_ORDER: Reductions = Reductions {
     ..Reductions::NONE
 };
 
+/// Without the order of rows, whose rule has a test of its own.
+const FIRST_THREE: Reductions = Reductions {
+    row_order: false,
+    ..Reductions::ALL
+};
+
 /// Steps that an enumeration may take; most small programs stay below.
 const ENUMERATION_MAX: u64 = 20_000;
 
@@ -166,7 +172,7 @@ fn rng() -> proptest::test_runner::TestRng {
 
 #[test]
 fn random_sql_programs_lose_nothing() {
-    check(300, &programs::sql(), agree);
+    check(300, &programs::sql_with_scans(), agree);
 }
 
 #[test]
@@ -177,7 +183,7 @@ fn random_toy_programs_lose_nothing() {
 #[test]
 #[ignore = "takes minutes in release"]
 fn many_random_sql_programs_lose_nothing() {
-    check(5_000, &programs::sql(), agree);
+    check(5_000, &programs::sql_with_scans(), agree);
 }
 
 #[test]
@@ -197,7 +203,7 @@ where
         let all = program.survey(Reductions::NONE, Broken::Nothing);
         let all = all.expect("a program of the toy can be explored");
         let some = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            program.survey(Reductions::ALL, broken)
+            program.survey(FIRST_THREE, broken)
         }));
         // A footprint that is too small is noticed at once as well.
         some.map_or(true, |some| match some {
