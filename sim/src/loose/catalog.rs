@@ -241,4 +241,9 @@ pub trait Catalog: fmt::Debug {
 
     /// The database in use, for messages (`test` in `Table 'test.t' doesn't exist`).
     fn database(&self) -> &str;
+
+    /// Whether `NOW()` is described as a `TIMESTAMP` (MariaDB since 11.7).
+    fn clock_is_timestamp(&self) -> bool {
+        false
+    }
 }

@@ -255,11 +255,11 @@ pub fn eval<E: Env>(expr: &Expr, frame: &Frame<'_>, env: &mut E) -> Result<Value
         } => {
             let date = eval(&sides.0, frame, env)?;
             let amount = eval(&sides.1, frame, env)?;
-            Ok(date_add(&date, &amount, *unit, *subtract))
+            Ok(date_add(&date, &amount, *unit, *subtract, env.dialect()))
         }
         Expr::Cast { expr, to } => {
             let value = eval(expr, frame, env)?;
-            cast(value, to)
+            cast(value, to, env.dialect())
         }
         Expr::Call { function, args } => {
             let mut values = Vec::with_capacity(args.len());

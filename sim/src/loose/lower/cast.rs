@@ -32,23 +32,46 @@ impl Lowering<'_> {
             typed.ty.affinity = Some(affinity);
             return Ok(typed);
         }
-        let (to, kind) = match ty.name.as_str() {
-            "SIGNED" => (CastTarget::Signed, Kind::Int),
-            "UNSIGNED" => (CastTarget::Unsigned, Kind::Unsigned),
-            _ => {
+        let dialect = self.dialect;
+        let (to, ty) = match ty.name.as_str() {
+            "SIGNED" => {
+                let ty = match dialect {
+                    Dialect::MariaDb => rules::cast_signed(&inner.ty, dialect),
+                    _ => rules::plain(Kind::Int, dialect),
+                };
+                (CastTarget::Signed, ty)
+            }
+            "UNSIGNED" => (CastTarget::Unsigned, rules::plain(Kind::Unsigned, dialect)),
+            "CHAR" | "BINARY" if ty.numbers.is_empty() => {
+                // Without a length nothing is cut.
+                let (declared, kind) = match ty.name.as_str() {
+                    "CHAR" => (DeclaredType::Varchar(u32::MAX), Kind::Text),
+                    _ => (DeclaredType::Varbinary(u32::MAX), Kind::Bytes),
+                };
+                let mut to = rules::plain(kind, dialect);
+                to.width.chars = inner.ty.width.chars;
+                (CastTarget::Declared(declared), to)
+            }
+            "CHAR" | "BINARY" => {
                 let declared = self.mysql_type(ty)?;
-                // CAST AS CHAR without a length does not cut.
+                let mut to = rules::of_column(&declared, Collation::default_of(dialect));
+                to.declared = None;
                 let declared = match declared {
-                    DeclaredType::Char(_) if ty.numbers.is_empty() => {
-                        DeclaredType::Varchar(u32::MAX)
-                    }
+                    DeclaredType::Char(length) => DeclaredType::Varchar(length),
                     other => other,
                 };
-                let kind = rules::of_column(&declared, Collation::default_of(self.dialect)).kind;
-                (CastTarget::Declared(declared), kind)
+                (CastTarget::Declared(declared), to)
+            }
+            _ => {
+                let declared = self.mysql_type(ty)?;
+                let mut to = rules::of_column(&declared, Collation::default_of(dialect));
+                to.declared = None;
+                (CastTarget::Declared(declared), to)
             }
         };
-        Ok(self.plain(Expr::Cast { expr, to }, kind, at))
+        let mut ty = ty;
+        ty.coercibility = 4;
+        Ok(self.typed(Expr::Cast { expr, to }, ty, at))
     }
 
     pub(super) fn collation_named(&self, name: &ast::Ident) -> Result<Collation, DbError> {

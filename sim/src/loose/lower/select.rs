@@ -35,6 +35,7 @@ impl Lowering<'_> {
             }
             None => Vec::new(),
         };
+        self.level().grouped = !select.group.is_empty();
         let (items, columns) = self.items(&select.items, select.at)?;
         let visible = items.len();
         let names = items.iter().zip(&columns);
@@ -123,6 +124,16 @@ impl Lowering<'_> {
                 explicit,
                 representative,
             });
+        }
+        // What goes through a temporary table comes out with the types of its columns.
+        let mut columns = columns;
+        let temporary = (select.distinct && grouping.is_none()) || !windows.is_empty();
+        if temporary && !self.is_sqlite() {
+            for (column, target) in columns.iter_mut().zip(&targets) {
+                if !matches!(target, Expr::Const(_)) {
+                    column.ty = rules::stored(&column.ty, self.dialect);
+                }
+            }
         }
         let distinct = select.distinct.then(|| {
             columns

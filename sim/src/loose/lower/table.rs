@@ -176,6 +176,7 @@ impl Lowering<'_> {
         let level = Level {
             range: vec![entry],
             no_aggregates: true,
+            grouped: false,
             ..Level::default()
         };
         let typed = self.in_level(level, |l| l.expr(node))?;

@@ -28,7 +28,13 @@ impl<'e, S: Storage> Executor<'e, S> {
         strict: bool,
         row: usize,
     ) -> Result<Value, Stop> {
-        Ok(store(&table.columns[column], value, strict, row)?)
+        Ok(store(
+            &table.columns[column],
+            value,
+            strict,
+            row,
+            self.dialect,
+        )?)
     }
 
     /// `NOT NULL` and `CHECK`. `false` if the row is to be skipped.
