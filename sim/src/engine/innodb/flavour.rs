@@ -171,14 +171,22 @@ impl Flavour {
         level <= Isolation::ReadCommitted && !self.snapshot_isolation
     }
 
-    /// Touching a record that is newer than the read view is error 1020.
-    pub fn checks_snapshot(self, level: Isolation) -> bool {
-        self.snapshot_isolation && level >= Isolation::RepeatableRead
+    /// Touching a record that is newer than the read view is error 1020. Below REPEATABLE READ that is a
+    /// view which the statement itself opened, by reading another table (or the same one) consistently
+    /// first.
+    pub fn checks_snapshot(self) -> bool {
+        self.snapshot_isolation
     }
 
     /// Locking reads and changes open the read view as well.
     pub fn locking_read_opens_view(self, level: Isolation) -> bool {
         self.snapshot_isolation && level == Isolation::Serializable
+    }
+
+    /// A whole small table is read through an index that has the wanted order for any `LIMIT`; otherwise for
+    /// that of one row, and more rows are sorted.
+    pub fn sorts_by_index_for_any_limit(self) -> bool {
+        self.server == Server::MariaDb118
     }
 
     /// Which error a busy row is under `NOWAIT`.

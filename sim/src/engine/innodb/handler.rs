@@ -96,6 +96,10 @@ impl Handler<'_> {
         match stop {
             ScanStop::Refused(refused) => self.refused(refused),
             ScanStop::Changed => errors::record_changed(&table.name).into(),
+            ScanStop::Paused(before) => {
+                self.waiting = Some(Waiting::Pause(before));
+                Stop::Wait
+            }
         }
     }
 
@@ -170,6 +174,7 @@ impl Handler<'_> {
             reverse,
             lookup: !covers || lock == Some(Mode::X),
             tests_index_first: reads && !covers,
+            bounded: !reads || ranges.len() > 1,
             filters: range::filters(&shape, index, &bounds),
             semi_consistent: scan.purpose == Purpose::Update
                 && position == 0
@@ -208,6 +213,10 @@ impl Handler<'_> {
                     return Err(errors::table_changed().into());
                 }
             }
+            // What READ UNCOMMITTED reads does not depend on its view, what it may touch does.
+            None if self.store.flavour_of(self.session).checks_snapshot() => {
+                self.store.open_view(self.session, false);
+            }
             None => {}
         }
         self.run.scans.push(Scanning {
@@ -237,7 +246,8 @@ impl Handler<'_> {
                 (key, row, tentative)
             }))),
             Err(stop) => {
-                if let Some(seconds) = scan.plan.wait_seconds {
+                let waits = stop == ScanStop::Refused(Refused::Wait);
+                if let Some(seconds) = scan.plan.wait_seconds.filter(|_| waits) {
                     let now = self.store.now_micros();
                     self.run.until_micros = Some(now + i64::from(seconds) * 1_000_000);
                 }
@@ -396,6 +406,7 @@ impl Storage for Handler<'_> {
         let entry = match self.run.replay() {
             Some(entry) => entry,
             None => {
+                self.pause_before_insert(&shape, &full)?;
                 let entry = self.insert_live(&shape, &full, or, upserts)?;
                 self.run.record(entry.clone());
                 entry
@@ -407,6 +418,9 @@ impl Storage for Handler<'_> {
         };
         if number != 0 && kind < 2 && self.run.insert_id.is_none() {
             self.run.insert_id = Some(number as i64);
+        }
+        if kind < 2 {
+            self.note_number(table, row.as_ref().map(|(_, row)| row));
         }
         Ok(match (kind, row) {
             (0, Some((key, row))) => Inserted::Done(self.stored(width, key, &row)),
@@ -438,7 +452,12 @@ impl Storage for Handler<'_> {
         };
         let width = table.columns.len();
         match entry {
-            Entry::Row(row) => Ok(row.map(|(key, row, _)| self.stored(width, key, &row))),
+            Entry::Row(row) => {
+                if self.facts.duplicates {
+                    self.note_number(table, row.as_ref().map(|(_, row, _)| row));
+                }
+                Ok(row.map(|(key, row, _)| self.stored(width, key, &row)))
+            }
             other => panic!("the journal has {other:?} where a row is updated"),
         }
     }
@@ -514,6 +533,13 @@ impl Storage for Handler<'_> {
 }
 
 impl Handler<'_> {
+    /// The automatic number of the row written last is what the client is told, if none was drawn.
+    fn note_number(&mut self, table: &Table, row: Option<&Row>) {
+        if let (Some(column), Some(row)) = (table.auto_increment(), row) {
+            self.run.written_number = row[column].as_int();
+        }
+    }
+
     fn update_live(
         &mut self,
         shape: &Rc<Shape>,

@@ -61,6 +61,8 @@ pub struct Run {
     pub metadata: usize,
     /// `LAST_INSERT_ID` as the statement has set it.
     pub insert_id: Option<i64>,
+    /// The automatic column of the row written last. It follows from the journal.
+    pub written_number: Option<i64>,
     /// Warnings, code and message.
     pub warnings: Vec<(u16, String)>,
     /// The statement is run again.
@@ -78,6 +80,8 @@ pub struct Run {
     pub interrupted: bool,
     /// It failed because of a deadlock of user locks, which undoes nothing.
     pub user_deadlock: bool,
+    /// In row granularity: it was let past the pause before the row that it inserts.
+    pub let_insert: bool,
     /// The end of the wait that begins now, if it is not the usual one.
     pub until_micros: Option<i64>,
 }
@@ -94,6 +98,7 @@ impl Run {
             changes: None,
             metadata: 0,
             insert_id: None,
+            written_number: None,
             warnings: Vec::new(),
             resumed: false,
             timed_out: false,
@@ -101,6 +106,7 @@ impl Run {
             metadata_wait: false,
             waits_for_lock: false,
             user_deadlock: false,
+            let_insert: false,
             interrupted: false,
             until_micros: None,
         }
@@ -136,6 +142,7 @@ impl Run {
         self.entries.push(entry);
         self.at += 1;
         self.granted = false;
+        self.let_insert = false;
         self.progress = Progress::default();
     }
 
@@ -164,6 +171,7 @@ impl Run {
                 Entry::Choice(choice) => {
                     choice.order.hash(digest);
                     choice.sorted.hash(digest);
+                    choice.impossible.hash(digest);
                     for access in &choice.access {
                         access.index.hash(digest);
                         access.conditions.hash(digest);
@@ -183,6 +191,7 @@ impl Run {
             scan.cursor.digest(digest);
         }
         self.progress.hash(digest);
+        self.let_insert.hash(digest);
         self.start_micros.hash(digest);
         self.changes.hash(digest);
         self.metadata.hash(digest);

@@ -14,6 +14,7 @@ use rowlock_model::{Isolation, Row};
 
 use super::key::{Key, Part, Pos};
 use super::lock::{Granted, Mode, OnBusy, Refused, Span};
+use super::pause::Passed;
 use super::range::{Filter, KeyRange};
 use super::records::Record;
 use super::shape::{IndexId, IndexShape, Shape};
@@ -64,6 +65,8 @@ pub struct Plan {
     /// The server's conditions on the columns of a secondary index are tested before the row is looked
     /// up: the record past the end is locked, its row is not.
     pub tests_index_first: bool,
+    /// It is read as ranges even if they are equalities: for changes, and if there are several.
+    pub bounded: bool,
     /// Those conditions, beside the range.
     pub filters: Vec<Filter>,
     /// A semi-consistent read: a locked record is shown as it was committed.
@@ -76,14 +79,16 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cursor {
     range: usize,
-    at: At,
+    pub(super) at: At,
     /// No record of the range was looked at yet.
-    first: bool,
+    pub(super) first: bool,
     pub(super) taken: Vec<Taken>,
     /// The end of the range was met exactly: nothing behind it can be in the range.
     met_end: bool,
     /// The candidate shown last is to be locked, waiting if need be.
-    insist: bool,
+    pub(super) insist: bool,
+    /// Past which pause it was let, in row granularity.
+    pub(super) passed: Passed,
 }
 
 /// A row that a scan found.
@@ -98,12 +103,14 @@ pub struct Found {
 }
 
 /// Why a scan did not go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanStop {
     /// Somebody has something locked.
     Refused(Refused),
     /// Snapshot isolation: a record is newer than the read view.
     Changed,
+    /// It pauses before this place.
+    Paused(String),
 }
 
 impl From<Refused> for ScanStop {
@@ -128,6 +135,7 @@ impl Default for Cursor {
             taken: Vec::new(),
             met_end: false,
             insist: false,
+            passed: Passed::Nothing,
         }
     }
 }
@@ -139,6 +147,11 @@ impl Plan {
 
     pub(super) fn is_clustered(&self) -> bool {
         self.index == 0
+    }
+
+    /// Whether a range is read backwards. One that can have one record only is just looked up.
+    pub(super) fn reverse_in(&self, range: &KeyRange) -> bool {
+        self.reverse && !self.is_unique(range)
     }
 
     /// Whether the range can have one record only.
@@ -167,7 +180,9 @@ impl Store {
         plan: &Plan,
         cursor: &mut Cursor,
     ) -> Result<Option<Found>, ScanStop> {
-        cursor.taken.clear();
+        if cursor.passed != Passed::Row {
+            cursor.taken.clear();
+        }
         loop {
             let Some(range) = plan.ranges.get(cursor.range) else {
                 return Ok(None);
@@ -179,15 +194,19 @@ impl Store {
                 cursor.met_end = false;
                 continue;
             }
-            let Some(pos) = self.place(session, plan, range, cursor)? else {
+            let Some(pos) = self.place(plan, range, cursor) else {
+                self.lock_start_of_reverse(session, plan, range, cursor, None)?;
                 cursor.at = At::End;
                 continue;
             };
+            self.pause_before_place(session, plan, range, cursor, &pos)?;
+            self.lock_start_of_reverse(session, plan, range, cursor, Some(&pos))?;
             cursor.at = At::On(pos.clone());
             let insist = cursor.insist;
             let step = self.look(session, plan, range, cursor, &pos)?;
             cursor.first = false;
             cursor.insist = false;
+            cursor.passed = Passed::Nothing;
             match step {
                 Step::Row(found) => {
                     let alone = plan.is_unique(range) && !found.tentative;
@@ -271,7 +290,7 @@ impl Store {
     fn ends_here(&self, session: SessionId, plan: &Plan, range: &KeyRange, pos: &Pos) -> bool {
         let Pos::Record(key) = pos else { return false };
         let exact = matches!(range.high(), Some((parts, true)) if parts == &key.0[..]);
-        exact && !plan.reverse && self.range_end_is_gap(session, plan)
+        exact && !plan.reverse_in(range) && self.range_end_is_gap(session, plan)
     }
 
     fn range_end_is_gap(&self, session: SessionId, plan: &Plan) -> bool {
@@ -286,17 +305,11 @@ impl Store {
     }
 
     /// The place that is to be looked at next; `None` at the end of the range.
-    fn place(
-        &mut self,
-        session: SessionId,
-        plan: &Plan,
-        range: &KeyRange,
-        cursor: &Cursor,
-    ) -> Result<Option<Pos>, ScanStop> {
+    fn place(&self, plan: &Plan, range: &KeyRange, cursor: &Cursor) -> Option<Pos> {
         let index = plan.index_shape();
         let records = self.records(index.id);
         let found = |found: Option<(&Key, &Record)>| found.map(|(key, _)| Pos::Record(key.clone()));
-        if !plan.reverse {
+        if !plan.reverse_in(range) {
             let next = match &cursor.at {
                 At::Start => match range.low() {
                     None => found(records.first(Bound::Unbounded)),
@@ -310,14 +323,14 @@ impl Store {
                 At::On(Pos::Record(key)) => found(records.first(Bound::Included(key))),
                 At::Behind(Pos::Record(key)) => found(records.first(Bound::Excluded(key))),
                 At::On(Pos::Supremum) => None,
-                At::Behind(Pos::Supremum) | At::End => return Ok(None),
+                At::Behind(Pos::Supremum) | At::End => return None,
             };
-            return Ok(Some(next.unwrap_or(Pos::Supremum)));
+            return Some(next.unwrap_or(Pos::Supremum));
         }
-        let next = match &cursor.at {
+        match &cursor.at {
             At::Start => match range.high() {
                 // A scan that begins at the end locks the end.
-                None => return Ok(Some(Pos::Supremum)),
+                None => Some(Pos::Supremum),
                 Some((parts, inclusive)) => {
                     let last = records
                         .iter()
@@ -327,32 +340,40 @@ impl Store {
                             Ordering::Equal => inclusive,
                             Ordering::Greater => false,
                         });
-                    let last = found(last);
-                    let behind = match &last {
-                        Some(Pos::Record(key)) => records.successor(key),
-                        _ => found(records.first(Bound::Unbounded)).unwrap_or(Pos::Supremum),
-                    };
-                    self.lock_start_of_reverse(session, plan, &behind)?;
-                    last
+                    found(last)
                 }
             },
-            At::On(Pos::Supremum) => return Ok(Some(Pos::Supremum)),
+            At::On(Pos::Supremum) => Some(Pos::Supremum),
             At::On(Pos::Record(key)) => found(records.last(Bound::Included(key))),
             At::Behind(Pos::Record(key)) => found(records.last(Bound::Excluded(key))),
             At::Behind(Pos::Supremum) => found(records.iter().next_back()),
             At::End => None,
-        };
-        Ok(next)
+        }
     }
 
-    /// A scan backwards from a key locks the gap behind its first record.
+    /// A scan backwards from a key locks the gap behind its first record, or in front of all records if
+    /// it has none.
     fn lock_start_of_reverse(
         &mut self,
         session: SessionId,
         plan: &Plan,
-        behind: &Pos,
+        range: &KeyRange,
+        cursor: &Cursor,
+        first: Option<&Pos>,
     ) -> Result<(), ScanStop> {
+        if !plan.reverse_in(range) || cursor.at != At::Start || range.high().is_none() {
+            return Ok(());
+        }
         let index = plan.index_shape();
+        let records = self.records(index.id);
+        let behind = match first {
+            Some(Pos::Record(key)) => records.successor(key),
+            _ => match records.first(Bound::Unbounded) {
+                Some((key, _)) => Pos::Record(key.clone()),
+                None => Pos::Supremum,
+            },
+        };
+        let behind = &behind;
         self.reads_newest(index.id, behind);
         if let Some(mode) = plan.lock.filter(|_| self.locks_gaps(session)) {
             let span = Span::Gap;
@@ -396,7 +417,7 @@ impl Store {
                     OnBusy::Wait,
                 )?;
             }
-            return Ok(if plan.reverse {
+            return Ok(if plan.reverse_in(range) {
                 Step::Next
             } else {
                 Step::RangeEnds
@@ -404,14 +425,15 @@ impl Store {
         };
         if let KeyRange::Exact(parts) = range
             && !key.starts_with(parts)
+            && !(plan.reverse_in(range) && plan.bounded)
         {
             if gaps {
                 self.lock_record(session, shape, index, pos, mode, Span::Gap, OnBusy::Wait)?;
             }
             return Ok(Step::RangeEnds);
         }
-        let past = range.is_past(key, plan.reverse);
-        if past && !plan.reverse && self.range_end_is_gap(session, plan) {
+        let past = range.is_past(key, plan.reverse_in(range));
+        if past && !plan.reverse_in(range) && self.range_end_is_gap(session, plan) {
             if !cursor.met_end {
                 self.lock_record(session, shape, index, pos, mode, Span::Gap, OnBusy::Wait)?;
             }
@@ -467,7 +489,9 @@ impl Store {
             }
         };
         if past {
-            self.give_back(session, plan, cursor);
+            if !plan.reverse_in(range) {
+                self.give_back(session, plan, cursor);
+            }
             return Ok(Step::RangeEnds);
         }
         Ok(Step::Row(found))
@@ -493,7 +517,7 @@ impl Store {
                 Some((parts, true)) => parts == &key.0[..],
                 _ => false,
             };
-            return if alone || (first && start && !plan.reverse) {
+            return if alone || (first && start && !plan.reverse_in(range)) {
                 Span::Record
             } else {
                 Span::NextKey

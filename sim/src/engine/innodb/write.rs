@@ -77,7 +77,7 @@ impl Store {
     /// Whether snapshot isolation forbids to touch a record.
     pub fn is_changed_since_view(&self, session: SessionId, record: &Record) -> bool {
         let trx = self.trx(session);
-        let checks = self.flavour_of(session).checks_snapshot(trx.level);
+        let checks = self.flavour_of(session).checks_snapshot();
         let Some(view) = trx.view.filter(|_| checks) else {
             return false;
         };
@@ -412,7 +412,10 @@ impl Store {
         let key = shape.key(index, new);
         if key != shape.key(index, old) {
             self.check_parents_of(session, shape, at, new)?;
-            return self.insert_step(session, shape, at, new, Mode::S);
+            // `REPLACE` and `ON DUPLICATE KEY UPDATE` check for duplicates exclusively.
+            let duplicates = self.trx(session).duplicates;
+            let check = if duplicates { Mode::X } else { Mode::S };
+            return self.insert_step(session, shape, at, new, check);
         }
         // Equal keys may still look different (`a` and `A`).
         if at > 0 && shape.shown(index, old) != shape.shown(index, new) {
