@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use rowlock::real::{Journal, RealStage, Target};
-use rowlock_model::Value;
 use rowlock_model::schedule::{SessionId, Statement};
+use rowlock_model::{DbError, Value};
 use rowlock_scenarios::stage::{Answer, Stage};
 use rowlock_sim::engine::sqlite::Sqlite;
 use rowlock_sim::stage::SimStage;
@@ -177,8 +177,9 @@ fn step(
     let Answer::Exec(answer) = completion.answer else {
         return Err("a statement was answered as a script".into());
     };
-    // A slow answer that is no error may be the machine's.
-    let waited = waited && answer.is_err();
+    // A slow answer that is not that it is busy may be the machine's.
+    let busy = |error: &DbError| matches!(error.code.as_str(), "5" | "517");
+    let waited = waited && answer.as_ref().is_err_and(busy);
     Ok(line_of(answer).map(|line| match waited {
         true => format!("{line} after polling"),
         false => line,

@@ -23,7 +23,7 @@ const SETUP: &[&str] = &[
 ];
 
 const RESET: &[&str] = &[
-    "DELETE FROM p",
+    "TRUNCATE TABLE p",
     "DELETE FROM q",
     "INSERT INTO p VALUES (1, 10, 1, 'a', 1.50, '2026-11-30 12:00:00'), \
      (2, 20, 2, 'B', 2.25, NULL), (3, NULL, 2, NULL, NULL, '2026-01-01 00:00:00'), \

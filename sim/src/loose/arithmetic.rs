@@ -31,6 +31,7 @@ pub(super) fn unary(op: Unary, numbers: Numbers, value: &Value) -> Result<Value,
             other => Value::Float(-as_float(&other)),
         }),
         (Unary::BitNot, Numbers::Dynamic) => Ok(Value::Int(!as_int_cut(value))),
+        (Unary::Plus, _) => Ok(value.clone()),
         (Unary::Negate, Numbers::Double) => Ok(Value::Float(-as_float(value))),
         (Unary::Negate, Numbers::Decimal { scale }) => {
             Ok(Value::Decimal(round_decimal(-as_decimal(value), scale)))
@@ -47,7 +48,13 @@ pub(super) fn unary(op: Unary, numbers: Numbers, value: &Value) -> Result<Value,
 fn bits(value: &Value) -> u64 {
     match value {
         Value::Int(i) => *i as u64,
-        Value::Decimal(d) => d.round().to_u64().unwrap_or(0),
+        Value::Decimal(d) => {
+            let whole = round_decimal(*d, 0);
+            match whole.is_sign_negative() {
+                true => whole.to_i64().unwrap_or(i64::MIN) as u64,
+                false => whole.to_u64().unwrap_or(u64::MAX),
+            }
+        }
         other => as_int_rounded(other).unwrap_or(0) as u64,
     }
 }

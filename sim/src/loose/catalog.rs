@@ -31,6 +31,8 @@ pub struct Table {
     pub rowid_alias: Option<usize>,
     /// SQLite: `WITHOUT ROWID`; index 0 is then the primary key.
     pub without_rowid: bool,
+    /// SQLite: `STRICT`, values must be of the declared types.
+    pub strict: bool,
     /// SQLite: `AUTOINCREMENT` was written.
     pub autoincrement: bool,
     /// `TEMPORARY`: seen by one session only.

@@ -15,6 +15,7 @@ use super::mysql_time;
 use super::numeric::number;
 use super::sqlite_time;
 use super::storage::Stop;
+use super::temporal;
 use super::types::Collation;
 use super::value::{
     as_datetime, as_decimal, as_float, as_int_rounded, compare, mysql_text, sqlite_text,
@@ -169,6 +170,8 @@ pub enum Function {
     Microsecond,
     /// `DATE_FORMAT(x, format)`.
     DateFormat,
+    /// The text of a time with so many digits of the second.
+    TimeText,
     /// `json(x)` of SQLite.
     Json,
     /// `JSON_EXTRACT(x, path, ..)`.
@@ -436,6 +439,14 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
         }
         Function::Power | Function::SquareRoot | Function::Exponential | Function::Logarithm => {
             return double(function, args);
+        }
+        Function::TimeText => {
+            let fsp = u8::try_from(int(1)).unwrap_or(6);
+            match &args[0] {
+                Value::Timestamp(micros) => Value::text(temporal::datetime_text(*micros, fsp)),
+                Value::Time(micros) => Value::text(temporal::time_text(*micros, fsp)),
+                other => other.clone(),
+            }
         }
         Function::BitCount => Value::Int(i64::from(int(0).count_ones())),
         Function::Locate => {

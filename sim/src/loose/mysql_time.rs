@@ -7,7 +7,7 @@ use rust_decimal::Decimal;
 use super::function::Function;
 use super::storage::Stop;
 use super::temporal;
-use super::value::{as_datetime, as_int_cut, mysql_text};
+use super::value::{as_datetime, as_decimal, as_int_cut, mysql_text};
 
 /// Calls one of them.
 ///
@@ -152,8 +152,28 @@ pub(super) fn timestamp_diff(args: &[Value]) -> Value {
 
 /// A part of a date or time.
 pub(super) fn part(function: Function, args: &[Value]) -> Value {
+    let of_day = matches!(
+        function,
+        Function::Hour | Function::Minute | Function::Second
+    );
     let time = match &args[0] {
         Value::Time(micros) => Some(*micros),
+        Value::Int(0)
+            if !of_day && function != Function::DateDiff && function != Function::Date =>
+        {
+            // Of the zero date.
+            return Value::Int(0);
+        }
+        Value::Text(text) if of_day => as_datetime(&args[0])
+            .filter(|_| text.contains('-'))
+            .or_else(|| {
+                temporal::parse_time(text)
+                    .or_else(|| temporal::time_of_number(as_decimal(&args[0])))
+            }),
+        Value::Int(_) | Value::Decimal(_) | Value::Float(_) if of_day => {
+            let number = as_decimal(&args[0]);
+            as_datetime(&args[0]).or_else(|| temporal::time_of_number(number))
+        }
         other => as_datetime(other),
     };
     let Some(micros) = time else {

@@ -178,7 +178,11 @@ fn not_temporal(what: &str, value: &Value) -> Problem {
         number: 1292,
         sqlstate: "22007",
         what: format!("Incorrect {what} value: '{}'", mysql_text(value)),
-        instead: Value::Null,
+        instead: match what {
+            "date" => Value::text("0000-00-00"),
+            "datetime" => Value::text("0000-00-00 00:00:00"),
+            _ => Value::Time(0),
+        },
     }
 }
 
@@ -246,7 +250,14 @@ fn whole(i: i128) -> Value {
 }
 
 fn decimal(value: &Value, precision: u8, scale: u8, unsigned: bool) -> Result<Value, Problem> {
-    let number = exact(value, "decimal")?;
+    let number = match exact(value, "decimal") {
+        Ok(number) => number,
+        Err(mut problem) => {
+            let nearest = round_decimal(as_decimal(value), scale);
+            problem.instead = Value::Decimal(nearest);
+            return Err(problem);
+        }
+    };
     let rounded = round_decimal(number, scale);
     let limit = Decimal::from(10_i128.pow(u32::from(precision.saturating_sub(scale)).min(28)));
     if rounded.abs() >= limit || (unsigned && rounded.is_sign_negative() && !rounded.is_zero()) {

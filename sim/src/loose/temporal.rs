@@ -132,14 +132,16 @@ pub fn months_between(a: i64, b: i64) -> i64 {
     if b < a {
         return -months_between(b, a);
     }
-    let month_number = |micros: i64| {
-        let (year, month, _) = civil::from_days(micros.div_euclid(civil::DAY_MICROS));
-        year * 12 + i64::from(month)
+    // The day of the month and the time of day decide whether the last month is a whole one.
+    let parts = |micros: i64| {
+        let (year, month, day) = civil::from_days(micros.div_euclid(civil::DAY_MICROS));
+        let rest = (day, micros.rem_euclid(civil::DAY_MICROS));
+        (year * 12 + i64::from(month), rest)
     };
-    let months = month_number(b) - month_number(a);
-    match add_months(a, months) > b {
-        true => months - 1,
-        false => months,
+    let ((begin, begin_rest), (end, end_rest)) = (parts(a), parts(b));
+    match end_rest < begin_rest {
+        true => end - begin - 1,
+        false => end - begin,
     }
 }
 

@@ -156,6 +156,10 @@ impl Sqlite {
             }
             Err(error) => {
                 let action = exec.action.unwrap_or_default();
+                if action == ConflictAction::Fail {
+                    counts.changes = exec.done;
+                    counts.total_changes += exec.done;
+                }
                 (
                     action == ConflictAction::Fail,
                     Worked::Failed(error, action),

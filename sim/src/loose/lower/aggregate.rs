@@ -192,6 +192,7 @@ impl Lowering<'_> {
                     return errors::unsupported("DISTINCT in a window function", at);
                 }
                 let (aggregate, ty) = self.aggregate(call, kind)?;
+                let ty = rules::of_other_row(&ty, self.dialect);
                 (WindowKind::Aggregate(Box::new(aggregate)), Vec::new(), ty)
             }
         };

@@ -18,7 +18,7 @@ impl Lowering<'_> {
         at: usize,
     ) -> Result<Typed, DbError> {
         let inner = self.expr(inner)?;
-        let expr = Box::new(inner.expr);
+        let expr = Box::new(inner.expr.clone());
         if self.is_sqlite() {
             let affinity = Affinity::of_name(&ty.name);
             let mut typed = self.plain(
@@ -69,6 +69,11 @@ impl Lowering<'_> {
                 (CastTarget::Declared(declared), to)
             }
         };
+        if matches!(inner.ty.kind, Kind::Time(_))
+            && matches!(ty.kind, Kind::Date | Kind::DateTime(_))
+        {
+            return errors::unsupported("a time of day as a point in time", at);
+        }
         let mut ty = ty;
         ty.coercibility = 4;
         Ok(self.typed(Expr::Cast { expr, to }, ty, at))

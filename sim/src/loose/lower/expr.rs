@@ -6,7 +6,7 @@ use super::Lowering;
 use super::rules::{self, Typed};
 use crate::loose::ast::{Node, NodeKind};
 use crate::loose::errors;
-use crate::loose::expr::{Binary, Compare, Expr, Numbers, Unary};
+use crate::loose::expr::{Binary, Compare, Expr, Match, Numbers, Unary};
 use crate::loose::query::{Kind, Ty, Wanted};
 use crate::loose::types::Collation;
 use crate::loose::value::as_decimal;
@@ -158,6 +158,9 @@ impl Lowering<'_> {
                 negated,
             } => {
                 let (expr, pattern) = (self.expr(expr)?, self.expr(pattern)?);
+                if *kind == Match::Regexp && self.is_sqlite() {
+                    return Err(errors::sqlite(1, "no such function: REGEXP").at(at));
+                }
                 let escape = match escape {
                     Some(escape) => Some(self.expr(escape)?.expr),
                     None => None,
@@ -197,6 +200,9 @@ impl Lowering<'_> {
             } => {
                 let (expr, amount) = (self.expr(expr)?, self.expr(amount)?);
                 let ty = rules::date_add(&expr.ty, &amount.ty, *unit, self.dialect);
+                if matches!((expr.ty.kind, ty.kind), (Kind::Time(_), Kind::DateTime(_))) {
+                    return errors::unsupported("a time of day as a point in time", at);
+                }
                 let add = Expr::DateAdd {
                     sides: Box::new((expr.expr, amount.expr)),
                     unit: *unit,
@@ -206,7 +212,11 @@ impl Lowering<'_> {
             }
             NodeKind::TimestampDiff(unit, from, to) => {
                 let unit = Expr::Const(Value::Int(*unit as i64));
-                let args = vec![unit, self.expr(from)?.expr, self.expr(to)?.expr];
+                let (from, to) = (self.expr(from)?, self.expr(to)?);
+                if matches!(from.ty.kind, Kind::Time(_)) || matches!(to.ty.kind, Kind::Time(_)) {
+                    return errors::unsupported("a time of day as a point in time", at);
+                }
+                let args = vec![unit, from.expr, to.expr];
                 let call = Expr::Call {
                     function: crate::loose::function::Function::TimestampDiff,
                     args,
@@ -300,7 +310,16 @@ impl Lowering<'_> {
                 return Ok(self.typed(Expr::Const(Value::Decimal(-value)), ty, at));
             }
         }
+        if op == Unary::Plus && matches!(inner.expr, Expr::Const(_)) {
+            return Ok(inner);
+        }
         let (numbers, ty) = match op {
+            Unary::Plus => {
+                let mut ty = inner.ty.clone();
+                ty.affinity = None;
+                ty.declared = None;
+                (Numbers::Dynamic, ty)
+            }
             Unary::BitNot => match self.is_sqlite() {
                 true => (Numbers::Dynamic, rules::plain(Kind::Any, self.dialect)),
                 false => (

@@ -136,6 +136,30 @@ impl Lowering<'_> {
         ) {
             return Ok(self.sqlite_time(function, args, at));
         }
+        let of_today = |arg: &Typed| matches!(arg.ty.kind, Kind::Time(_));
+        let needs_day = matches!(
+            function,
+            F::Timestamp
+                | F::DateDiff
+                | F::LastDay
+                | F::ToDays
+                | F::Date
+                | F::DateFormat
+                | F::UnixTimestamp
+                | F::FromUnixtime
+                | F::Year
+                | F::Month
+                | F::Day
+                | F::Quarter
+                | F::DayOfYear
+                | F::DayOfWeek
+                | F::Weekday
+        );
+        let united = matches!(function, F::Greatest | F::Least | F::Coalesce)
+            && matches!(ty.kind, Kind::Date | Kind::DateTime(_));
+        if (needs_day || united) && !self.is_sqlite() && args.iter().any(of_today) {
+            return errors::unsupported("a time of day as a point in time", at);
+        }
         if json::takes_values(function) {
             return self.json_of_values(function, args, ty, call);
         }
@@ -147,6 +171,9 @@ impl Lowering<'_> {
         let args = match (function, self.is_sqlite()) {
             // Compared and given in one common type.
             (F::Greatest | F::Least | F::Coalesce | F::Elt, false) => self.converted(args, &ty),
+            (_, false) if matches!(ty.kind, Kind::Text) => {
+                args.into_iter().map(with_all_digits).collect()
+            }
             _ => args.into_iter().map(|arg| arg.expr).collect(),
         };
         let call = Expr::Call { function, args };
@@ -322,7 +349,7 @@ impl Lowering<'_> {
     fn converted(&self, values: Vec<Typed>, ty: &Ty) -> Vec<Expr> {
         let convert = |value: Typed| match conversion(&value.ty, ty) {
             Some(declared) => Expr::Cast {
-                expr: Box::new(value.expr),
+                expr: Box::new(with_all_digits(value)),
                 to: CastTarget::Declared(declared),
             },
             None => value.expr,
@@ -427,6 +454,17 @@ fn what_for_json(expr: &Expr, ty: &Ty) -> char {
     }
 }
 
+/// A time whose type has digits of the second, as the text that it becomes: with all of them.
+pub(super) fn with_all_digits(value: Typed) -> Expr {
+    match value.ty.kind {
+        Kind::DateTime(fsp) | Kind::Time(fsp) if fsp > 0 => Expr::Call {
+            function: Function::TimeText,
+            args: vec![value.expr, Expr::Const(Value::Int(i64::from(fsp)))],
+        },
+        _ => value.expr,
+    }
+}
+
 /// What makes a value of type `from` one of type `to`; `None` if it is one.
 pub(super) fn conversion(from: &Ty, to: &Ty) -> Option<DeclaredType> {
     if from.kind == to.kind || from.kind == Kind::Null {
@@ -481,7 +519,7 @@ fn mysql_number(name: &str, args: &[Ty], dialect: Dialect) -> Option<Found> {
         "STRCMP" => (F::StrCmp, 2, 2, int(2)),
         "FIELD" => (F::Field, 2, MANY, int(3)),
         "FIND_IN_SET" => (F::FindInSet, 2, 2, int(3)),
-        "ANY_VALUE" if !maria => (F::Coalesce, 1, 1, first),
+        "ANY_VALUE" if !maria => (F::Coalesce, 1, 1, rules::of_other_row(&first, dialect)),
         "BENCHMARK" => return None,
         "JSON_VALID" if maria => (F::JsonValid, 1, 1, int(1)),
         "JSON_VALID" => (F::JsonValid, 1, 1, big()),
@@ -504,7 +542,7 @@ fn mysql_text(name: &str, args: &[Ty], exprs: &[Typed], dialect: Dialect) -> Opt
         Some(Expr::Const(Value::Int(n))) => u32::try_from(*n).ok(),
         _ => None,
     };
-    let at_most = |i: usize| constant(i).map_or(chars(0), |n| n.min(chars(0)));
+    let first = |i: usize| constant(i).map_or(chars(0), |n| n.min(chars(0)));
     let elt = || united(args.get(1..).unwrap_or_default(), dialect);
     Some(match name {
         "CONCAT" => (F::Concat, 1, MANY, text(all)),
@@ -515,8 +553,8 @@ fn mysql_text(name: &str, args: &[Ty], exprs: &[Typed], dialect: Dialect) -> Opt
         "LOWER" | "LCASE" => (F::Lower, 1, 1, text(chars(0))),
         "UPPER" | "UCASE" => (F::Upper, 1, 1, text(chars(0))),
         "SUBSTR" | "SUBSTRING" | "MID" => (F::Substr, 2, 3, text(chars(0))),
-        "LEFT" => (F::Left, 2, 2, text(at_most(1))),
-        "RIGHT" => (F::Right, 2, 2, text(at_most(1))),
+        "LEFT" => (F::Left, 2, 2, text(first(1))),
+        "RIGHT" => (F::Right, 2, 2, text(first(1))),
         "TRIM" => (F::Trim, 1, 1, text(chars(0))),
         "LTRIM" => (F::TrimLeft, 1, 1, text(chars(0))),
         "RTRIM" => (F::TrimRight, 1, 1, text(chars(0))),
@@ -683,7 +721,8 @@ fn mysql_json(name: &str, args: &[Ty], dialect: Dialect) -> Option<Found> {
             let first = args
                 .first()
                 .map_or(0, |ty| ty.width.chars.saturating_mul(2));
-            rules::text(args.iter().skip(1).fold(first, longer), dialect)
+            let chars = args.iter().skip(1).fold(first, longer);
+            rules::text(at_most(chars, dialect), dialect)
         }
     };
     let built = || match maria {
@@ -713,11 +752,19 @@ fn mysql_json(name: &str, args: &[Ty], dialect: Dialect) -> Option<Found> {
     })
 }
 
+/// MariaDB's functions on texts promise no more than it takes in a packet.
+fn at_most(chars: u32, dialect: Dialect) -> u32 {
+    match dialect {
+        Dialect::MariaDb => chars.min(0x100_0000),
+        _ => chars,
+    }
+}
+
 /// A text, or bytes if an argument is.
 fn text_like(args: &[Ty], chars: u32, dialect: Dialect) -> Ty {
     let bytes = args.iter().any(|ty| ty.kind == Kind::Bytes);
     let mut ty = rules::plain(if bytes { Kind::Bytes } else { Kind::Text }, dialect);
-    ty.width.chars = chars;
+    ty.width.chars = at_most(chars, dialect);
     if let Some(strongest) = args
         .iter()
         .filter(|ty| ty.kind == Kind::Text)

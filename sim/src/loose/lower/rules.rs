@@ -483,8 +483,10 @@ pub(crate) fn arithmetic(op: Binary, left: &Ty, right: &Ty, dialect: Dialect) ->
 /// What an operand is to arithmetic.
 fn number_of(kind: Kind) -> Kind {
     match kind {
-        Kind::Text | Kind::Bytes | Kind::Json | Kind::Double | Kind::Any => Kind::Double,
-        Kind::Null | Kind::Int | Kind::Date => Kind::Int,
+        Kind::Text | Kind::Bytes | Kind::Json | Kind::Double | Kind::Any | Kind::Null => {
+            Kind::Double
+        }
+        Kind::Int | Kind::Date => Kind::Int,
         Kind::Time(0) | Kind::DateTime(0) => Kind::Int,
         Kind::Time(fsp) | Kind::DateTime(fsp) => Kind::Decimal(fsp),
         other => other,

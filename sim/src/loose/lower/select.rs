@@ -17,6 +17,7 @@ use crate::loose::plan::TableUse;
 use crate::loose::query::{
     Body, Grouping, OutputColumn, Query, RangeKind, Select, SortBy, SortKey, Source,
 };
+use crate::loose::walk;
 
 impl Lowering<'_> {
     pub(super) fn select(
@@ -130,7 +131,7 @@ impl Lowering<'_> {
         let temporary = (select.distinct && grouping.is_none()) || !windows.is_empty();
         if temporary && !self.is_sqlite() {
             for (column, target) in columns.iter_mut().zip(&targets) {
-                if !matches!(target, Expr::Const(_)) {
+                if reads_rows(target) {
                     column.ty = rules::stored(&column.ty, self.dialect);
                 }
             }
@@ -384,4 +385,19 @@ struct SelectParts {
     keys: Vec<(Expr, crate::loose::expr::Comparison)>,
     having: Option<Typed>,
     targets: Vec<Typed>,
+}
+
+/// Whether an expression reads a column of its level: others are computed once.
+fn reads_rows(expr: &Expr) -> bool {
+    let mut reads = false;
+    let mut expr = expr.clone();
+    walk::expr(&mut expr, 0, &mut |part, depth| {
+        reads |= match part {
+            Expr::Column { level, .. } | Expr::Group { level, .. } => *level == depth,
+            Expr::Window(_) => true,
+            _ => false,
+        };
+        true
+    });
+    reads
 }

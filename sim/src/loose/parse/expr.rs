@@ -505,8 +505,11 @@ impl Parser<'_> {
                     false => None,
                 };
                 left = self.matches(kind, left, pattern, escape, negated, at);
-            } else if self.is_word("REGEXP") || self.is_word("MATCH") {
-                return self.unsupported("REGEXP and MATCH, which SQLite has no function for");
+            } else if self.eat_word("REGEXP") {
+                let pattern = self.sqlite_comparison()?;
+                left = self.matches(Match::Regexp, left, pattern, None, negated, at);
+            } else if self.is_word("MATCH") {
+                return self.unsupported("MATCH");
             } else {
                 return Ok(left);
             }

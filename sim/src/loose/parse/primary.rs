@@ -15,7 +15,11 @@ impl Parser<'_> {
             return Ok(self.node(NodeKind::Unary(Unary::Negate, operand), at));
         }
         if self.eat("+") {
-            return self.unary();
+            let operand = self.unary()?;
+            return Ok(match self.is_sqlite() {
+                true => self.node(NodeKind::Unary(Unary::Plus, Box::new(operand)), at),
+                false => operand,
+            });
         }
         if self.eat("~") {
             let operand = Box::new(self.unary()?);
