@@ -178,7 +178,7 @@ fn step(
         return Err("a statement was answered as a script".into());
     };
     // A slow answer that is not that it is busy may be the machine's.
-    let busy = |error: &DbError| matches!(error.code.as_str(), "5" | "517");
+    let busy = |error: &DbError| matches!(&*error.code, "5" | "517");
     let waited = waited && answer.as_ref().is_err_and(busy);
     Ok(line_of(answer).map(|line| match waited {
         true => format!("{line} after polling"),

@@ -275,7 +275,7 @@ pub(crate) const SQLITE: Program = Program {
         "DELETE FROM p WHERE {w} RETURNING id",
         "DELETE FROM q WHERE (a, b) IN (VALUES (1, {x}), (2, {x}))",
         "SELECT changes(), last_insert_rowid()",
-        "SELECT name, rootpage > 0 FROM sqlite_master ORDER BY name",
+        "SELECT name, type FROM sqlite_master ORDER BY name",
         "SELECT id FROM p WHERE +n = 2 ORDER BY +id",
         "SELECT nope FROM p",
         "SELECT 'abc' REGEXP 'b'",
