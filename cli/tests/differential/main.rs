@@ -95,7 +95,7 @@ fn both(
     name: String,
     missing: bool,
     counts: (u64, u64),
-    test: impl Fn(u64) -> Result<(), Failed> + Clone + Send + 'static,
+    test: impl Fn(u64, bool) -> Result<(), Failed> + Clone + Send + 'static,
 ) -> [Trial; 2] {
     let (quick, deep) = match number_of("ROWLOCK_QUESTIONS") {
         Some(count) => (count, count),
@@ -103,8 +103,8 @@ fn both(
     };
     let again = test.clone();
     [
-        Trial::test(name.clone(), move || test(quick)).with_ignored_flag(missing || true),
-        Trial::test(format!("{name}_deep"), move || again(deep)).with_ignored_flag(true),
+        Trial::test(name.clone(), move || test(quick, false)).with_ignored_flag(missing),
+        Trial::test(format!("{name}_deep"), move || again(deep, true)).with_ignored_flag(true),
     ]
 }
 
@@ -117,23 +117,23 @@ fn main() {
         "expressions::sqlite".to_owned(),
         false,
         (500, 50_000),
-        |count| {
+        |count, deep| {
             let grammar = &grammar::SQLITE;
-            expressions::compare(sqlite(grammar.setup)?, grammar, seed(), count)
+            expressions::compare(sqlite(grammar.setup)?, grammar, seed(), count, deep)
         },
     ));
     trials.extend(both(
         "statements::sqlite".to_owned(),
         false,
         (200, 20_000),
-        |count| statements::compare(sqlite("")?, &statements::SQLITE, seed(), count),
+        |count, deep| statements::compare(sqlite("")?, &statements::SQLITE, seed(), count, deep),
     ));
     for (name, journal) in [("sqlite", Journal::Rollback), ("sqlite_wal", Journal::Wal)] {
         trials.extend(both(
             format!("programs::{name}"),
             false,
             (60, 6_000),
-            move |count| programs::compare(journal, seed(), count),
+            move |count, _| programs::compare(journal, seed(), count),
         ));
     }
     for server in SERVERS {
@@ -143,13 +143,13 @@ fn main() {
         });
         let missing = !is_there && !(required && server.name != "mariadb_11_8");
         let name = format!("expressions::{}", server.name);
-        trials.extend(both(name, missing, (300, 30_000), move |count| {
+        trials.extend(both(name, missing, (300, 30_000), move |count, deep| {
             let pair = innodb(server, server.grammar.setup)?;
-            expressions::compare(pair, server.grammar, seed(), count)
+            expressions::compare(pair, server.grammar, seed(), count, deep)
         }));
         let name = format!("statements::{}", server.name);
-        trials.extend(both(name, missing, (150, 15_000), move |count| {
-            statements::compare(innodb(server, "")?, &statements::MYSQL, seed(), count)
+        trials.extend(both(name, missing, (150, 15_000), move |count, deep| {
+            statements::compare(innodb(server, "")?, &statements::MYSQL, seed(), count, deep)
         }));
     }
     libtest_mimic::run(&arguments, trials).exit();

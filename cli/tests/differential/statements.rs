@@ -311,12 +311,34 @@ fn statement(program: &Program, numbers: &mut Numbers) -> (&'static str, String)
     (form, text)
 }
 
+/// Forms whose differences are known and not settled yet: asked only in the deep profile.
+const KNOWN: &[&str] = &[
+    // Which automatic numbers rows get that INSERT IGNORE leaves out, and what follows from that.
+    "INSERT {i}INTO p (k, n) SELECT a * 10, c FROM q",
+    "INSERT {i}INTO p (id, k, n) VALUES ({#}, {v}, 1), (NULL, {v}, 2)",
+    "INSERT INTO p (id, k, n) VALUES ({#}, 20, 3), (NULL, 40, 4) ON DUPLICATE KEY UPDATE n = VALUES(n), s = 'up'",
+    "UPDATE {i}p SET id = id + {#} ORDER BY id DESC",
+    "SELECT ROW_COUNT(), LAST_INSERT_ID()",
+    // MySQL assigns from the old row where a sub-select became a join.
+    "UPDATE p SET n = n + 1, k = n WHERE {w}",
+    // Texts and numbers that are no dates, in columns of dates and decimals.
+    "INSERT {i}INTO p (id, t) VALUES ({#}, {v})",
+    "INSERT {i}INTO p (s, d) VALUES ({v}, {v})",
+    "UPDATE {i}p SET s = {v}, d = {v} WHERE {w} ORDER BY id LIMIT {#}",
+    "UPDATE {i}p SET t = {v} WHERE id = {#}",
+    // SQLite: the row that a bare column is taken from, and `sqlite_sequence`.
+    "SELECT n, s FROM p GROUP BY n ORDER BY n",
+    "SELECT name, type FROM sqlite_master ORDER BY name",
+    "INSERT {i}INTO p (k, n) VALUES ({v}, {v})",
+];
+
 /// Runs so many statements, three between one fresh state and the next.
 pub(crate) fn compare(
     mut pair: Pair,
     program: &Program,
     seed: u64,
     count: u64,
+    deep: bool,
 ) -> Result<(), Failed> {
     let mut numbers = Numbers::new(seed);
     for sql in program.setup {
@@ -333,6 +355,9 @@ pub(crate) fn compare(
         for _ in 0..3 {
             done += 1;
             let (form, sql) = statement(program, &mut numbers);
+            if !deep && KNOWN.contains(&form) {
+                continue;
+            }
             // What the simulator refuses is not sent to the server: the states would differ.
             let mut found = pair.difference(&sql)?;
             if found.is_none() {

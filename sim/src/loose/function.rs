@@ -18,7 +18,7 @@ use super::storage::Stop;
 use super::temporal;
 use super::types::Collation;
 use super::value::{
-    as_datetime, as_decimal, as_float, as_int_rounded, compare, mysql_text, sqlite_text,
+    as_datetime, as_decimal, as_float, as_int_cut, as_int_rounded, compare, mysql_text, sqlite_text,
 };
 
 /// A pure function: its value depends on its arguments only. NULL if an argument is, except where
@@ -304,8 +304,27 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
         json if json.is_json() => return json::call(function, function.json_name(), args, dialect),
         _ => {}
     }
+    if dialect == Dialect::Sqlite && args.iter().any(Value::is_null) {
+        match function {
+            Function::Hex => return Ok(Value::text("")),
+            Function::Concat => {
+                let parts: Vec<_> = args.iter().filter(|arg| !arg.is_null()).collect();
+                let text: String = parts
+                    .iter()
+                    .map(|part| sqlite_text(part).to_string())
+                    .collect();
+                return Ok(Value::text(text));
+            }
+            _ => {}
+        }
+    }
     if args.iter().any(Value::is_null) {
         return Ok(Value::Null);
+    }
+    if let (Function::Substr, Value::Bytes(bytes), Dialect::Sqlite) = (function, &args[0], dialect)
+    {
+        let from = as_int_cut(&args[1]);
+        return Ok(sqlite_bytes(bytes, from, args.get(2).map(as_int_cut)));
     }
     let text = |i: usize| as_text(&args[i], dialect);
     let int = |i: usize| as_int_rounded(&args[i]).unwrap_or(0);
@@ -606,6 +625,17 @@ fn substr(text: &str, from: i64, length: Option<i64>, dialect: Dialect) -> Value
     }
     let end = begin.saturating_add(length).min(total);
     Value::text(all[begin as usize..end as usize].iter().collect::<String>())
+}
+
+/// `substr` of bytes.
+fn sqlite_bytes(bytes: &[u8], from: i64, length: Option<i64>) -> Value {
+    let total = bytes.len() as i64;
+    let (begin, length) = sqlite_part(total, from, length);
+    if length <= 0 || begin >= total {
+        return Value::Bytes([].into());
+    }
+    let end = begin.saturating_add(length).min(total);
+    Value::Bytes(bytes[begin as usize..end as usize].into())
 }
 
 /// Where a part of a text of `total` characters begins in SQLite, and its length: 0 is before the first

@@ -360,8 +360,7 @@ impl Documents<'_> {
         }
         let mut members = Vec::new();
         for (pair, json) in args.chunks(2).zip(values.chunks(2)) {
-            let [key, value] = pair else { continue };
-            let _ = value;
+            let [key, _] = pair else { continue };
             let key = match (key, self.dialect) {
                 (Value::Null, Dialect::MySql) => {
                     let message = "JSON documents may not contain NULL member names.";

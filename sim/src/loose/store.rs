@@ -84,7 +84,18 @@ fn to_type(declared: &DeclaredType, value: Value, dialect: Dialect) -> Result<Va
             precision,
             scale,
             unsigned,
-        } => decimal(&value, *precision, *scale, *unsigned),
+        } => decimal(&value, *precision, *scale, *unsigned).map_err(|problem| {
+            match (problem.number, dialect, &value) {
+                // MySQL does not cut a text to the number that it begins with.
+                (1265, Dialect::MySql, Value::Text(text)) => Problem {
+                    number: 1366,
+                    sqlstate: "HY000",
+                    what: format!("Incorrect decimal value: '{text}'"),
+                    ..problem
+                },
+                _ => problem,
+            }
+        }),
         DeclaredType::Float => number(&value, "double").map(|x| Value::Float(f64::from(x as f32))),
         DeclaredType::Double => number(&value, "double").map(Value::Float),
         DeclaredType::Char(length) => {

@@ -421,8 +421,8 @@ impl Storage for Exec<'_> {
             let UpsertTarget::Index(number) = upsert.target else {
                 break;
             };
-            let found =
-                self.duplicate(table, &table.indexes[number], &values, rowid, Some(rowid))?;
+            let index = &table.indexes[number];
+            let found = self.duplicate(table, index, &values, rowid, None)?;
             if let Some(existing) = found.and_then(|other| self.stored(table, other))
                 && let Some(clause) = handler(Some(number))
             {
@@ -453,7 +453,15 @@ impl Storage for Exec<'_> {
                 return Ok(Inserted::Conflict(clause, existing));
             }
             match self.on_duplicate(table, Some(index), or)? {
-                false => return Ok(Inserted::Skipped),
+                false => {
+                    if table.autoincrement {
+                        // The number is given, although the row is not there.
+                        let data = self.image.data_mut(table.id);
+                        data.sequence = data.sequence.max(rowid);
+                        self.writes.insert(table.id);
+                    }
+                    return Ok(Inserted::Skipped);
+                }
                 true => {
                     self.delete_row(table, other)?;
                     replaced += 1;

@@ -519,7 +519,15 @@ fn mysql_number(name: &str, args: &[Ty], dialect: Dialect) -> Option<Found> {
         "STRCMP" => (F::StrCmp, 2, 2, int(2)),
         "FIELD" => (F::Field, 2, MANY, int(3)),
         "FIND_IN_SET" => (F::FindInSet, 2, 2, int(3)),
-        "ANY_VALUE" if !maria => (F::Coalesce, 1, 1, rules::of_other_row(&first, dialect)),
+        "ANY_VALUE" if !maria => (
+            F::Coalesce,
+            1,
+            1,
+            Ty {
+                declared: None,
+                ..first
+            },
+        ),
         "BENCHMARK" => return None,
         "JSON_VALID" if maria => (F::JsonValid, 1, 1, int(1)),
         "JSON_VALID" => (F::JsonValid, 1, 1, big()),

@@ -214,6 +214,9 @@ pub(crate) fn extreme(of: &Ty, dialect: Dialect) -> Ty {
 /// The type of `LAG(x)` and the like: that of `x` as an expression.
 pub(crate) fn of_other_row(of: &Ty, dialect: Dialect) -> Ty {
     let mut ty = of.clone();
+    if dialect == Dialect::Sqlite {
+        ty.declared = None;
+    }
     if matches!(of.kind, Kind::Int | Kind::Unsigned) {
         ty.declared = None;
         if dialect == Dialect::MySql {
