@@ -9,7 +9,7 @@ use rust_decimal::prelude::ToPrimitive;
 use super::errors;
 use super::function::Function;
 use super::storage::Stop;
-use super::value::{as_decimal, as_float, as_int_rounded, round_decimal};
+use super::value::{as_decimal, as_float, as_int_rounded, number_of_text, round_decimal};
 
 /// `ABS`, `ROUND`, `TRUNCATE`, `FLOOR`, `CEIL`, `SIGN`.
 ///
@@ -25,6 +25,8 @@ pub(super) fn number(function: Function, args: &[Value], dialect: Dialect) -> Re
                 None => return Err(errors::sqlite(1, "integer overflow").into()),
             },
             (Function::Abs, other) => Value::Float(as_float(other).abs()),
+            (Function::Sign, Value::Bytes(_)) => Value::Null,
+            (Function::Sign, Value::Text(text)) if !number_of_text(text).1 => Value::Null,
             (Function::Sign, other) => {
                 let x = as_float(other);
                 Value::Int(i64::from(x > 0.0) - i64::from(x < 0.0))

@@ -189,6 +189,9 @@ impl Lowering<'_> {
             NodeKind::Collate(inner, name) => {
                 let mut inner = self.expr(inner)?;
                 inner.ty.collation = self.collation_named(name)?;
+                if self.is_sqlite() {
+                    inner.ty.declared = None;
+                }
                 inner.ty.coercibility = 0;
                 Ok(inner)
             }

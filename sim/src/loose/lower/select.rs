@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rowlock_model::DbError;
+use rowlock_model::{DbError, Dialect};
 
 use super::aggregate::sort_key;
 use super::conditions;
@@ -12,7 +12,7 @@ use super::rules::{self, Typed};
 use super::{Clause, Lowering};
 use crate::loose::ast::{self, Item, Node, NodeKind};
 use crate::loose::errors;
-use crate::loose::expr::Expr;
+use crate::loose::expr::{Expr, Unary};
 use crate::loose::plan::TableUse;
 use crate::loose::query::{
     Body, Grouping, OutputColumn, Query, RangeKind, Select, SortBy, SortKey, Source,
@@ -347,7 +347,19 @@ impl Lowering<'_> {
     ) -> Result<Vec<SortKey>, DbError> {
         let mut sort = Vec::new();
         for key in &query.order {
-            let position = if let NodeKind::Integer(text) = &key.expr.kind {
+            let number = match &key.expr.kind {
+                NodeKind::Integer(text) => Some(text.clone()),
+                // MariaDB takes every integer literal for a position.
+                NodeKind::Bool(false) if self.dialect == Dialect::MariaDb => Some("0".to_owned()),
+                NodeKind::Unary(Unary::Negate, inner) if self.dialect == Dialect::MariaDb => {
+                    match &inner.kind {
+                        NodeKind::Integer(text) => Some(format!("-{text}")),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+            let position = if let Some(text) = &number {
                 self.position(text, visible, key, sort.len())?
             } else {
                 self.level().alias_first = Some(true);

@@ -244,8 +244,18 @@ impl Parser<'_> {
             };
         }
         self.expect("(")?;
-        let kind = if self.begins_query() {
-            let query = Box::new(self.query()?);
+        let mut select = None;
+        if self.begins_query() {
+            // `IN ((SELECT 1), 2)` begins like a query in parentheses, and is none.
+            let (begin, params) = (self.pos, self.params);
+            let nested = self.is_symbol("(");
+            match self.query() {
+                Ok(query) if !nested || self.is_symbol(")") => select = Some(Box::new(query)),
+                Err(error) if !nested => return Err(error),
+                _ => (self.pos, self.params) = (begin, params),
+            }
+        }
+        let kind = if let Some(query) = select {
             NodeKind::InSelect {
                 expr,
                 query,
