@@ -50,7 +50,8 @@ fn main() {
             let start = processor_seconds(begin);
             let found = workers(n, m, crashes)
                 .reductions(Reductions::NONE)
-                .run().expect("it can be explored");
+                .run()
+                .expect("it can be explored");
             times.push(processor_seconds(begin) - start);
             counts = Some(found.counts);
         }

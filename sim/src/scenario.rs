@@ -12,10 +12,10 @@ use rowlock_scenarios::script::{self, Script, ScriptState, Told};
 
 use crate::actor;
 use crate::database::{Answer, Database};
-use crate::host::SimHost;
 use crate::explore::{
     Control, Explorer, Inspect, Monitor, ProcessSpec, Remark, Seen, What, Worker,
 };
+use crate::host::SimHost;
 
 /// Code in Rust that scenarios name as `actor = "..."`: gives the process that runs it, or says
 /// what is wrong with its parameters; `None` if it is none of the caller's, but perhaps one of

@@ -307,7 +307,6 @@ impl Toy {
     }
 }
 
-
 impl Job {
     fn hash_at(self, at: usize) -> u128 {
         let word = (self.state as u64) << 16 | u64::from(self.owner) << 8 | u64::from(self.lock);

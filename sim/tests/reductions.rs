@@ -477,7 +477,12 @@ fn an_order_of_rows_that_nobody_sees_makes_no_states() {
     let some = inserts_and_reads(sorted, ROW_ORDER, Broken::Nothing);
     assert!(all.violated.is_empty() && some.violated.is_empty());
     compare_exactly(&all, &some, "the order of rows").unwrap_or_else(|lost| panic!("{lost}"));
-    assert!(some.states < all.states, "{} of {}", some.states, all.states);
+    assert!(
+        some.states < all.states,
+        "{} of {}",
+        some.states,
+        all.states
+    );
 }
 
 /// The smallest numbers that are known for these sizes, from a model written for the purpose.

@@ -12,8 +12,8 @@ use super::graph::{Graph, Packed};
 use super::hash::Key;
 use super::reduce::{Mistaken, Reducer, Sleeper};
 use super::survey::Survey;
-use super::table::{Place, Table};
 use super::symmetry::Symmetry;
+use super::table::{Place, Table};
 use super::world::{Flaw, World, WorldMark};
 use crate::database::Database;
 

@@ -56,7 +56,9 @@ impl<V: Copy + Default> Table<V> {
     /// The values, in no order that means anything.
     pub(crate) fn values(&self) -> impl Iterator<Item = V> + '_ {
         let entries = self.keys.iter().zip(&self.values);
-        entries.filter(|(key, _)| **key != Key::NONE).map(|(_, value)| *value)
+        entries
+            .filter(|(key, _)| **key != Key::NONE)
+            .map(|(_, value)| *value)
     }
 
     /// Forgets every entry.

@@ -300,9 +300,7 @@ impl Trie {
         let sleeps = |p: &Pending| matches!(p.action, Action::Sleep(_));
         let mut places = rest.places.iter().enumerate();
         self.nodes.push(Node {
-            is_calm: rest.closed.is_empty()
-                && rest.finish.is_none()
-                && !pending.iter().any(sleeps),
+            is_calm: rest.closed.is_empty() && rest.finish.is_none() && !pending.iter().any(sleeps),
             keeps_places: places.all(|(at, local)| usize::from(*local) == at),
             known: Vec::new(),
             pending,

@@ -11,7 +11,9 @@
 
 use crate::plan::catalog::{Index, Table};
 use crate::plan::expr::{Aggregate, AggregateFunction, Compare, Comparison, Expr, Function};
-use crate::plan::query::{Body, Conjunct, Distinct, From, Query, RangeKind, Select, Source, SubPlan};
+use crate::plan::query::{
+    Body, Conjunct, Distinct, From, Query, RangeKind, Select, Source, SubPlan,
+};
 use crate::plan::types::Type;
 use crate::plan::write::{ConflictAction, Insert, Write};
 use crate::plan::{Plan, PlanKind};
@@ -167,7 +169,10 @@ fn is_bag_select(select: &Select) -> bool {
         // Equal keys may look different (1.0 and 1.00), and then it counts which comes first.
         let exact = |key: &Expr| column_type(&select.source, key).is_some_and(is_exact_type);
         grouping.keys.iter().all(exact)
-            && grouping.aggregates.iter().all(|a| is_bag_aggregate(&select.source, a))
+            && grouping
+                .aggregates
+                .iter()
+                .all(|a| is_bag_aggregate(&select.source, a))
             && grouping.having.iter().all(row_wise)
     });
     select.windows.is_empty()
@@ -312,7 +317,9 @@ fn is_blind_plan(expr: &Expr, plan: &SubPlan) -> bool {
     match expr {
         // Whether there is a row, or what rows there are.
         Expr::Exists(_) | Expr::AnyOfRows { .. } => {
-            is_bag_query(&plan.query) || is_blind_query(&plan.query)
+            // It may be run for each row, and must then lock nothing.
+            is_bag_query(&plan.query)
+                || (plan.query.locks.is_empty() && is_blind_query(&plan.query))
         }
         _ => is_blind_query(&plan.query),
     }
@@ -344,9 +351,9 @@ fn row_wise(expr: &Expr) -> bool {
         Expr::And(list) | Expr::Or(list) | Expr::Coalesce(list) | Expr::Array(list) => {
             list.iter().all(row_wise)
         }
-        Expr::Not(inner)
-        | Expr::IsNull { expr: inner, .. }
-        | Expr::IsBool { expr: inner, .. } => row_wise(inner),
+        Expr::Not(inner) | Expr::IsNull { expr: inner, .. } | Expr::IsBool { expr: inner, .. } => {
+            row_wise(inner)
+        }
         Expr::Compare { sides, .. }
         | Expr::Distinct { sides, .. }
         | Expr::NullIf { sides, .. }

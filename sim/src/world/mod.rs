@@ -438,7 +438,12 @@ impl<O: Object> World<O> {
         for at in 0..self.places.len() {
             let place = &self.places[at];
             let digest = place.digest;
-            if digest != 0 && place.object.as_deref().is_some_and(|o| o.names_sessions(self)) {
+            if digest != 0
+                && place
+                    .object
+                    .as_deref()
+                    .is_some_and(|o| o.names_sessions(self))
+            {
                 let renamed = self.digest_renamed(Slot(at as u32), renaming);
                 sum = sum.wrapping_sub(digest).wrapping_add(renamed);
             }

@@ -62,7 +62,11 @@ impl Heap {
 
     /// All versions, in whatever order: each with the one that replaced it by name.
     fn contents(&self, world: &World<Object>) -> u128 {
-        let versions = || self.items.iter().filter_map(|item| version_in(world, *item));
+        let versions = || {
+            self.items
+                .iter()
+                .filter_map(|item| version_in(world, *item))
+        };
         let mut equals: FxHashMap<u128, u64> = FxHashMap::default();
         let is_long = self.items.len() > 16;
         let mut sum = 0u128;
