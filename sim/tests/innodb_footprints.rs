@@ -29,10 +29,6 @@ const LISTED: &[(&str, &str)] = &[
         "delete from l2 where u=10 or a=2",
         "two indexes are not merged (index_merge)",
     ),
-    (
-        "mariadb-10.11@rc update l set n=99 where id in (select id from l where s=20)",
-        "MariaDB 10.11 turns it into an update of two tables, and locks what that reads",
-    ),
 ];
 
 const FIXTURE_L: &[&str] = &[

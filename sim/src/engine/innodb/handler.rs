@@ -32,6 +32,8 @@ pub struct Facts {
     /// Tables that it reads without a locking clause are locked in shared mode even at READ
     /// COMMITTED: `DELETE`, updates of several tables, `SET`.
     pub locks_what_it_reads: bool,
+    /// `UPDATE` of a table by `IN (SELECT ..)` from the same one.
+    pub reads_itself: bool,
     /// It changes data.
     pub writes: bool,
     /// It replaces or updates duplicates.

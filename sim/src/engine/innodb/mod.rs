@@ -16,6 +16,7 @@
 pub mod access;
 pub mod catalog;
 mod control;
+mod cost;
 mod database;
 mod ddl;
 pub mod end;

@@ -201,7 +201,9 @@ pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool
             exact = false;
             for prefix in &prefixes {
                 let these = bounds.iter().filter(|b| b.column == *column);
-                if let Some(range) = column_range(prefix, these, nullable, &part) {
+                if let Some(mut range) = column_range(prefix, these, nullable, &part) {
+                    let behind = prefix.len() + 1;
+                    extend(shape, index, bounds, behind, &mut range);
                     ends.insert(prefix.clone(), range);
                 }
             }
@@ -277,6 +279,49 @@ fn column_range<'b>(
     let low = low.map(|(part, inclusive)| (with(part), inclusive));
     let high = high.map(|(part, inclusive)| (with(part), inclusive));
     Some((low.or_else(|| open.clone()), high.or(open)))
+}
+
+/// An end that is in the range goes on with the ends of the columns behind.
+fn extend(shape: &Shape, index: &IndexShape, bounds: &[Bound], behind: usize, range: &mut Ends) {
+    let (low, high) = range;
+    for (column, collation) in index.columns.iter().zip(&index.collations).skip(behind) {
+        let of = bounds.iter().filter(|b| b.column == *column);
+        let part = |value: &Value| value_part(shape, *column, value, *collation);
+        let equal = |b: &Bound| {
+            matches!(b.op, KeyOp::Eq) && b.values.as_ref().is_some_and(|v| v.len() == 1)
+        };
+        let mut ends: Ends = (None, None);
+        if let Some(bound) = of.clone().find(|b| equal(b)) {
+            let end = bound
+                .values
+                .iter()
+                .flatten()
+                .map(|v| (vec![part(v)], true))
+                .next();
+            ends = (end.clone(), end);
+        } else if let Some((from, to)) = column_range(&[], of, false, &part) {
+            ends = (from, to);
+        }
+        let grow = |end: &mut Option<End>, by: Option<End>| match (end, by) {
+            (Some((parts, inclusive @ true)), Some((more, included))) => {
+                parts.extend(more);
+                *inclusive = included;
+                true
+            }
+            _ => false,
+        };
+        let grown = (grow(low, ends.0), grow(high, ends.1));
+        if grown == (false, false) {
+            break;
+        }
+        if !grown.0
+            && let Some((_, inclusive)) = low
+            && *inclusive
+        {
+            // What is behind is open at this end.
+            break;
+        }
+    }
 }
 
 /// A value as a part of a key that has the column.

@@ -411,7 +411,11 @@ impl Store {
         let index = &shape.indexes[at];
         let key = shape.key(index, new);
         if key != shape.key(index, old) {
-            self.check_parents_of(session, shape, at, new)?;
+            let columns = &index.columns[..index.declared_columns];
+            let same = columns.iter().all(|column| old[*column] == new[*column]);
+            if !same || self.flavour.rechecks_unchanged_parents() {
+                self.check_parents_of(session, shape, at, new)?;
+            }
             // `REPLACE` and `ON DUPLICATE KEY UPDATE` check for duplicates exclusively.
             let duplicates = self.trx(session).duplicates;
             let check = if duplicates { Mode::X } else { Mode::S };
