@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod catalog;
+mod change;
 mod control;
 mod cost;
 mod database;
