@@ -190,6 +190,7 @@ fn usable(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec
                     .and_then(|c| c.get(at))
                     .cloned()
                     .flatten(),
+                arms: condition.arms.clone(),
             });
         }
     }
@@ -355,7 +356,8 @@ fn candidates(
 
 fn bounds_range(bound: &Bound) -> bool {
     match bound.op {
-        KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge | KeyOp::In | KeyOp::IsNotNull => true,
+        KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge | KeyOp::In | KeyOp::Or => true,
+        KeyOp::IsNotNull => true,
         KeyOp::Like => bound
             .values
             .as_ref()

@@ -300,6 +300,7 @@ fn bounds(scan: &Scan<'_>) -> Vec<Bound> {
             column: condition.column?,
             op: condition.op,
             values: Some(values.clone()),
+            arms: condition.arms.clone(),
         })
     };
     conditions.filter_map(bound).collect()
