@@ -477,7 +477,7 @@ fn table_access(
             let order = in_order(*index, 0);
             let few = plan.limit.is_some_and(|limit| limit <= 1)
                 || (plan.limit.is_some() && store.flavour.sorts_by_index_for_any_limit());
-            let worth = *index == 0 || covers(*index) || (few && !forced);
+            let worth = *index == 0 || covers(*index) || few;
             if let Some(reverse) = order.filter(|_| worth) {
                 let access = Access {
                     index: shape.indexes[*index].declared,

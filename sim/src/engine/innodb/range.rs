@@ -153,25 +153,23 @@ impl Filter {
 
 /// Whether a field passes a comparison.
 fn test(op: KeyOp, field: &Part, parts: &[Part]) -> bool {
-    {
-        let first = parts.first();
-        let compares = |wanted: fn(Ordering) -> bool| {
-            !field.is_null() && first.is_some_and(|part| wanted(field.cmp(part)))
-        };
-        match op {
-            KeyOp::Eq => compares(Ordering::is_eq),
-            KeyOp::Lt => compares(Ordering::is_lt),
-            KeyOp::Le => compares(Ordering::is_le),
-            KeyOp::Gt => compares(Ordering::is_gt),
-            KeyOp::Ge => compares(Ordering::is_ge),
-            KeyOp::Ne => compares(Ordering::is_ne),
-            KeyOp::In => !field.is_null() && parts.contains(field),
-            KeyOp::Is => first == Some(field),
-            KeyOp::IsNull => field.is_null(),
-            KeyOp::IsNotNull => !field.is_null(),
-            // Tested on the row.
-            KeyOp::Like | KeyOp::Or => true,
-        }
+    let first = parts.first();
+    let compares = |wanted: fn(Ordering) -> bool| {
+        !field.is_null() && first.is_some_and(|part| wanted(field.cmp(part)))
+    };
+    match op {
+        KeyOp::Eq => compares(Ordering::is_eq),
+        KeyOp::Lt => compares(Ordering::is_lt),
+        KeyOp::Le => compares(Ordering::is_le),
+        KeyOp::Gt => compares(Ordering::is_gt),
+        KeyOp::Ge => compares(Ordering::is_ge),
+        KeyOp::Ne => compares(Ordering::is_ne),
+        KeyOp::In => !field.is_null() && parts.contains(field),
+        KeyOp::Is => first == Some(field),
+        KeyOp::IsNull => field.is_null(),
+        KeyOp::IsNotNull => !field.is_null(),
+        // Tested on the row.
+        KeyOp::Like | KeyOp::Or => true,
     }
 }
 
