@@ -188,11 +188,6 @@ impl Flavour {
         self.is_mariadb()
     }
 
-    /// Changing the primary key alone checks foreign keys of the row again.
-    pub fn rechecks_unchanged_parents(self) -> bool {
-        self.is_mariadb()
-    }
-
     /// A whole small table is read through an index that has the wanted order for any `LIMIT`; otherwise for
     /// that of one row, and more rows are sorted.
     pub fn sorts_by_index_for_any_limit(self) -> bool {
