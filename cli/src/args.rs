@@ -151,6 +151,10 @@ pub(crate) struct Check {
     /// Who goes on in a random schedule: uniform, pct (or pct:DEPTH), pos or urw
     #[arg(long, value_name = "STRATEGY", default_value = "uniform")]
     pub(crate) strategy: String,
+    /// Ask every case for these as well: `serializable`, `no leak`, `no deadlock`, `can finish`, `no
+    /// starvation`, `no G1a` and so on, `anomalies`, `all`, with commas between them
+    #[arg(long, value_name = "LIST")]
+    pub(crate) guarantee: Option<String>,
     /// Write the schedule of each violation into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) write_schedules: Option<PathBuf>,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use rowlock_model::verdict::Limits;
-use rowlock_model::{Dialect, Isolation};
+use rowlock_model::{Dialect, Guarantee, Isolation};
 use rowlock_real::Target as Live;
 use rowlock_sim::explore::{Reductions, Strategy};
 
@@ -20,6 +20,7 @@ pub(crate) struct Check {
     pub(crate) seed: u64,
     pub(crate) random: Option<u64>,
     pub(crate) strategy: Strategy,
+    pub(crate) guarantees: Vec<Guarantee>,
     pub(crate) write_schedules: Option<PathBuf>,
     pub(crate) report: args::Report,
 }
@@ -41,6 +42,8 @@ impl Check {
             seed: args.seed,
             random: args.random,
             strategy: strategy(&args.strategy)?,
+            guarantees: Guarantee::list(args.guarantee.as_deref().unwrap_or_default())
+                .map_err(|e| Failure::Usage(format!("--guarantee: {e}")))?,
             write_schedules: args.write_schedules,
             report: args.report,
         })

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rowlock_model::schedule::ProcessId;
 use rowlock_model::verdict::{Exploration, Limits, Unsupported, Verdict};
-use rowlock_model::{DbError, Dialect};
+use rowlock_model::{DbError, Dialect, Guarantee};
 use rowlock_reports::Diagnostic;
 use rowlock_scenarios::scenario::{Process, Step, StepAction};
 use rowlock_scenarios::{Case, Scenario};
@@ -30,6 +30,8 @@ pub(crate) struct Mode {
     /// So many random schedules instead of all.
     pub(crate) random: Option<u64>,
     pub(crate) strategy: Strategy,
+    /// Asked of every case, beside what its file asks for.
+    pub(crate) guarantees: Vec<Guarantee>,
 }
 
 /// What came of it.
@@ -74,7 +76,10 @@ fn explore_on<D: Database>(
         }
     };
     let wrong = Rc::default();
-    let explorer = explorer.limits(mode.limits.clone());
+    let mut explorer = explorer.limits(mode.limits.clone());
+    for guarantee in &mode.guarantees {
+        explorer = explorer.guarantee(*guarantee);
+    }
     let explorer = explorer.reductions(mode.reductions).monitor(WrongSql {
         processes: case.processes.clone(),
         found: Rc::clone(&wrong),

@@ -79,7 +79,7 @@ const COMMIT: u32 = 2;
 const DONE: u32 = 3;
 
 /// The toy database.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Toy {
     jobs: Vec<Job>,
     clients: Vec<Client>,
@@ -329,6 +329,10 @@ impl Database for Toy {
             self.texts.len() - 1
         });
         StatementId(at as u32)
+    }
+
+    fn text(&self, statement: StatementId) -> Arc<str> {
+        Arc::clone(&self.texts[statement.0 as usize])
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {

@@ -150,6 +150,7 @@ impl Check<'_> {
             seed: self.config.seed,
             random: self.config.random,
             strategy: self.config.strategy,
+            guarantees: self.config.guarantees.clone(),
         };
         let start = Instant::now();
         let explored = {

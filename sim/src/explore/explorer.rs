@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use rowlock_model::schedule::{Choice, Granularity, Schedule};
 use rowlock_model::verdict::{Bounds, Counts, Exploration, Limits, Verdict, Violation};
-use rowlock_model::{DbError, Dialect, Isolation};
+use rowlock_model::{DbError, Dialect, Guarantee, Isolation};
 
 use super::check::Checks;
 use super::error::ExploreError;
@@ -49,6 +49,7 @@ pub struct Explorer<D> {
     granularity: Granularity,
     reductions: Reductions,
     broken: Broken,
+    guarantees: Vec<Guarantee>,
 }
 
 /// What an exploration found, beyond its verdict.
@@ -90,6 +91,7 @@ impl<D: Database> Explorer<D> {
             granularity: Granularity::Statement,
             reductions: Reductions::default(),
             broken: Broken::Nothing,
+            guarantees: Vec::new(),
         }
     }
 
@@ -225,6 +227,19 @@ impl<D: Database> Explorer<D> {
     #[must_use]
     pub fn no_deadlock(self) -> Explorer<D> {
         self.monitor(NoDeadlock)
+    }
+
+    /// What every run has to keep, whatever the program is about. Asked for twice is asked for once.
+    #[must_use]
+    pub fn guarantee(mut self, guarantee: Guarantee) -> Explorer<D> {
+        if self.guarantees.contains(&guarantee) {
+            return self;
+        }
+        self.guarantees.push(guarantee);
+        match guarantee {
+            Guarantee::NoDeadlock => self.no_deadlock(),
+            _ => self,
+        }
     }
 
     /// Nothing needs to contend: switches the verdict `vacuous` for lack of contention off.
@@ -468,6 +483,10 @@ impl<D: Database> Explorer<D> {
             // Only what the processes send pauses, not what prepares their sessions.
             let set = world.db.set_granularity(granularity);
             set.map_err(|error| Flaw::of_sql("the granularity".to_owned(), error))?;
+            world.no_leak = self.guarantees.contains(&Guarantee::NoLeak);
+            if self.guarantees.contains(&Guarantee::Serializable) {
+                world.keep_logs();
+            }
             world.start().map(|()| world)
         });
         match started {

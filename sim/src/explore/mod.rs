@@ -40,6 +40,7 @@ mod random;
 mod reduce;
 mod replay;
 mod search;
+mod serial;
 mod strategy;
 mod survey;
 mod symmetry;

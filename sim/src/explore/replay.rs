@@ -224,7 +224,7 @@ fn is_enabled(choice: Choice, enabled: &[Choice]) -> bool {
 }
 
 /// The answer as schedules write it: of a script, its error or its last reply.
-fn outcome_of(answer: &Answer) -> Outcome {
+pub(super) fn outcome_of(answer: &Answer) -> Outcome {
     match answer {
         Answer::Exec(result) => Outcome::of(result),
         Answer::Batch(Err(error)) => Outcome::Failed(error.clone()),

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod audit;
 mod choose;
 mod database;
 mod ddl;
@@ -36,13 +37,15 @@ const VERSION: &str = "3.51.3";
 const START_MICROS: i64 = 1_893_456_000_000_000;
 
 /// One simulated database file, with the connections of all processes to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sqlite {
     world: World<Object>,
     file: Slot,
     clock: Slot,
     /// Prepared texts; they are no part of the state.
     prepared: Vec<Script>,
+    /// Their texts.
+    texts: Vec<Arc<str>>,
     ids: Ids,
     scripts: FxHashMap<Arc<str>, Script>,
     /// Plans of statements, by the statement's address, each for one schema.
@@ -66,6 +69,7 @@ impl Sqlite {
             file,
             clock,
             prepared: Vec::new(),
+            texts: Vec::new(),
             ids: FxHashMap::default(),
             scripts: FxHashMap::default(),
             plans: FxHashMap::default(),

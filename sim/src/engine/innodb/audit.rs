@@ -1,0 +1,46 @@
+//! What the explorer asks of a server about transactions and leftovers, beside running statements.
+
+use std::sync::Arc;
+
+use rowlock_model::TransactionStatus;
+use rowlock_model::schedule::SessionId;
+
+use super::InnoDb;
+use crate::database::StatementId;
+
+impl InnoDb {
+    /// The text of a prepared statement.
+    pub(super) fn text_of(&self, statement: StatementId) -> Arc<str> {
+        Arc::clone(&self.texts[statement.0 as usize])
+    }
+
+    /// Whether a transaction is open: begun, or by a statement without autocommit.
+    pub(super) fn is_in_transaction(&self, session: SessionId) -> bool {
+        self.store.session(session).status() != TransactionStatus::Idle
+    }
+
+    /// An open transaction, locks of `GET_LOCK` and `LOCK TABLES`.
+    pub(super) fn kept_by(&self, session: SessionId) -> Vec<String> {
+        let mut kept = Vec::new();
+        if self.is_in_transaction(session) {
+            kept.push("an open transaction".to_owned());
+        }
+        let locks = self.store.user_locks().iter();
+        for (name, _, _) in locks.filter(|(_, by, granted)| *by == session && *granted) {
+            kept.push(format!("the lock '{name}'"));
+        }
+        for name in self.store.session(session).locked_tables.keys() {
+            kept.push(format!("LOCK TABLES on {name}"));
+        }
+        kept
+    }
+
+    /// The stored tables that everybody sees.
+    pub(super) fn user_tables(&self) -> Vec<String> {
+        let tables = self.store.schema().by_name();
+        tables
+            .filter(|shape| !shape.table.temporary)
+            .map(|shape| format!("`{}`", shape.table.name.replace('`', "``")))
+            .collect()
+    }
+}
