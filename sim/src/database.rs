@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rowlock_model::schedule::{Granularity, SessionId};
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
 
+use crate::trace::Tracer;
 pub use crate::world::Renaming;
 
 /// A position in the undo log of a [`Database`].
@@ -179,6 +180,11 @@ pub trait Database: Clone {
     /// left out.
     fn tables(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Where the server tells what statements read and write; `None` if it cannot tell.
+    fn tracer(&mut self) -> Option<&mut Tracer> {
+        None
     }
 
     /// Gives a request to an idle session and runs it until it is answered or waits. A session that

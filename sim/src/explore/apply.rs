@@ -40,12 +40,15 @@ impl<D: Database> World<D> {
     }
 
     fn carry_out_watched(&mut self, choice: Choice) -> Result<(), Flaw> {
+        self.begin_trace();
         let carried = self.carry_out(choice);
+        let traced = self.end_trace();
         if !self.contention.found {
             self.meet();
         }
         // What a process says of itself comes before what is said about it.
         carried?;
+        traced?;
         if !self.monitors.is_empty() {
             self.watch(choice)?;
         }

@@ -11,6 +11,7 @@ use rowlock_model::{DbError, Dialect, Guarantee, Isolation};
 
 use super::check::Checks;
 use super::error::ExploreError;
+use super::history::History;
 use super::monitor::{Monitor, NoDeadlock, Numbered, NumberedMonitor, StateProperty, When};
 use super::program::{Ending, ProcessSpec, StepEnding, Worker};
 use super::random::{Random, Sampler};
@@ -484,6 +485,11 @@ impl<D: Database> Explorer<D> {
             let set = world.db.set_granularity(granularity);
             set.map_err(|error| Flaw::of_sql("the granularity".to_owned(), error))?;
             world.no_leak = self.guarantees.contains(&Guarantee::NoLeak);
+            let mut anomalies = self.guarantees.clone();
+            anomalies.retain(|wanted| Guarantee::ANOMALIES.contains(wanted));
+            if !anomalies.is_empty() {
+                world.history = Some(Box::new(History::new(&anomalies)));
+            }
             if self.guarantees.contains(&Guarantee::Serializable) {
                 world.keep_logs();
             }

@@ -34,6 +34,7 @@ mod explorer;
 mod footprints;
 mod graph;
 mod hash;
+mod history;
 mod monitor;
 mod program;
 mod random;

@@ -301,7 +301,7 @@ impl<D: Database> World<D> {
         let process = usize::from(self.lines[line].process);
         let idle = Open { log: 0, flight: 0 };
         let after = after(answer, open.log != 0, is_open);
-        let mut commit = |serial: &mut Serial<D>, log: LogId| {
+        let commit = |serial: &mut Serial<D>, log: LogId| {
             let before = serial.processes[process];
             let after = serial.transactions.number((before, log)) + 1;
             serial.set_process(process, after);

@@ -203,6 +203,7 @@ impl<D: Database> World<D> {
             && !self.db.shows_sessions()
             // Histories are kept by process.
             && self.serial.is_none()
+            && self.history.is_none()
             && self.monitors.iter().all(|monitor| monitor.is_symmetric())
     }
 

@@ -13,6 +13,7 @@ use rowlock_model::{DbError, ErrorClass, Isolation};
 use super::error::ExploreError;
 use super::footprints::Own;
 use super::hash::mix;
+use super::history::History;
 use super::monitor::NumberedMonitor;
 use super::program::ProcessSpec;
 use super::serial::Serial;
@@ -97,6 +98,7 @@ pub(crate) struct WorldMark {
     journal: usize,
     writers: usize,
     serial: usize,
+    history: usize,
 }
 
 /// Why a path ends.
@@ -208,6 +210,8 @@ pub(crate) struct World<D> {
     pub(super) internals: Vec<crate::database::Internal>,
     /// What was committed so far, if somebody asks whether it is serializable.
     pub(crate) serial: Option<Box<Serial<D>>>,
+    /// Who read and wrote what, if somebody asks for anomalies.
+    pub(crate) history: Option<Box<History>>,
     /// Whether a process that is done must not leave anything behind.
     pub(crate) no_leak: bool,
 }
@@ -318,6 +322,7 @@ impl<D: Database> World<D> {
             touched: Vec::new(),
             internals: Vec::new(),
             serial: None,
+            history: None,
             no_leak: false,
         };
         world.hash = world.hash_anew();
@@ -406,6 +411,7 @@ impl<D: Database> World<D> {
             journal: self.journal.len(),
             writers: self.contention.writers.len(),
             serial: self.serial.as_ref().map_or(0, |serial| serial.mark()),
+            history: self.history.as_ref().map_or(0, |history| history.mark()),
         }
     }
 
@@ -414,6 +420,9 @@ impl<D: Database> World<D> {
         self.contention.writers.truncate(mark.writers);
         if let Some(serial) = &mut self.serial {
             serial.undo_to(mark.serial);
+        }
+        if let Some(history) = &mut self.history {
+            history.undo_to(mark.history);
         }
         while self.journal.len() > mark.journal {
             let Some(old) = self.journal.pop() else { break };
@@ -438,6 +447,9 @@ impl<D: Database> World<D> {
         let mut sum = self.hash.wrapping_add(mix(NOW, now as u64, 0));
         if let Some(serial) = &self.serial {
             sum = sum.wrapping_add(serial.hash());
+        }
+        if let Some(history) = &self.history {
+            sum = sum.wrapping_add(history.hash());
         }
         for timer in &self.timers {
             sum = sum.wrapping_add(timer.hash(timer.process, now));

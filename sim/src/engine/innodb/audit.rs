@@ -6,7 +6,12 @@ use rowlock_model::TransactionStatus;
 use rowlock_model::schedule::SessionId;
 
 use super::InnoDb;
+use super::key::Key;
+use super::shape::IndexId;
+use super::store::Store;
 use crate::database::StatementId;
+use crate::loose::catalog::TableId;
+use crate::trace::Trace;
 
 impl InnoDb {
     /// The text of a prepared statement.
@@ -42,5 +47,25 @@ impl InnoDb {
             .filter(|shape| !shape.table.temporary)
             .map(|shape| format!("`{}`", shape.table.name.replace('`', "``")))
             .collect()
+    }
+}
+
+impl Store {
+    /// The newest version of a row is about to be taken back.
+    pub(super) fn trace_undone(&mut self, table: TableId, index: IndexId, key: &Key) {
+        let Some(record) = self.records(index).get(key) else {
+            return;
+        };
+        let ended = record.newest.deleted;
+        let version = match ended {
+            true => record.older.first().unwrap_or(&record.newest),
+            false => &record.newest,
+        };
+        let row = version.row.clone();
+        self.world.trace.push(Trace::Undone {
+            table: table.0,
+            row,
+            ended,
+        });
     }
 }

@@ -393,6 +393,10 @@ impl Database for InnoDb {
         self.is_in_transaction(session)
     }
 
+    fn tracer(&mut self) -> Option<&mut crate::trace::Tracer> {
+        Some(&mut self.store.world.trace)
+    }
+
     fn leftovers(&self, session: SessionId) -> Vec<String> {
         self.kept_by(session)
     }

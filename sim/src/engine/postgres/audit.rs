@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use rowlock_model::TransactionStatus;
 use rowlock_model::schedule::SessionId;
+use rowlock_model::{Row, TransactionStatus};
 
-use super::{AdvisoryKey, Postgres, Tag};
+use super::{AdvisoryKey, Birth, Postgres, Store, Tag, VersionId};
 use crate::database::StatementId;
+use crate::trace::Trace;
 
 impl Postgres {
     /// The text of a prepared statement.
@@ -46,5 +47,55 @@ impl Postgres {
         stored
             .map(|table| format!("ONLY \"{}\"", table.name.replace('"', "\"\"")))
             .collect()
+    }
+}
+
+impl Store {
+    /// A row is deleted.
+    pub(super) fn trace_end_of_row(&mut self, session: SessionId, version: VersionId) {
+        if self.world.trace.is_on() {
+            let table = self.version(version).table.0;
+            let old = Some(Row::clone(self.row(version)));
+            self.world.trace.push(Trace::Write {
+                session,
+                table,
+                old,
+                new: None,
+            });
+        }
+    }
+
+    /// Levels of a transaction are rolled back: what they did to these versions is undone.
+    pub(super) fn trace_undone(&mut self, session: SessionId, depth: u8, versions: &[VersionId]) {
+        if !self.world.trace.is_on() {
+            return;
+        }
+        for id in versions {
+            let version = self.version(*id);
+            let table = version.table.0;
+            let made = matches!(version.birth, Birth::Running { owner, .. }
+                if owner.session == session && owner.level >= depth);
+            let deleted = version.holders.iter().any(|holder| {
+                holder.owner.session == session
+                    && holder.owner.level >= depth
+                    && matches!(holder.hold, super::Hold::Delete(_) | super::Hold::Move(_))
+            });
+            let row = Row::clone(self.row(*id));
+            if deleted {
+                let row = Row::clone(&row);
+                self.world.trace.push(Trace::Undone {
+                    table,
+                    row,
+                    ended: true,
+                });
+            }
+            if made {
+                self.world.trace.push(Trace::Undone {
+                    table,
+                    row,
+                    ended: false,
+                });
+            }
+        }
     }
 }

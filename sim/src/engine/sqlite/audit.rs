@@ -26,6 +26,14 @@ impl Sqlite {
         }
     }
 
+    /// The number of the commit whose image a session reads.
+    pub(super) fn snapshot_number(&self, session: SessionId) -> u64 {
+        let snapshot = &self.session(session).snapshot;
+        snapshot
+            .as_ref()
+            .map_or(self.file().version, |(_, number)| *number)
+    }
+
     /// The tables of the committed schema.
     pub(super) fn user_tables(&self) -> Vec<String> {
         let tables = self.file().image.schema.tables.values();

@@ -228,6 +228,10 @@ impl Database for Sqlite {
         self.is_in_transaction(session)
     }
 
+    fn tracer(&mut self) -> Option<&mut crate::trace::Tracer> {
+        Some(&mut self.world.trace)
+    }
+
     fn leftovers(&self, session: SessionId) -> Vec<String> {
         self.kept_by(session)
     }

@@ -14,6 +14,7 @@ mod pragma;
 mod referential;
 mod session;
 mod statement;
+mod tracing;
 mod transaction;
 
 use std::rc::Rc;

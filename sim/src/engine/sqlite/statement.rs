@@ -8,6 +8,7 @@ use rowlock_model::{Column, DbError, Reply, Value};
 
 use super::Sqlite;
 use super::exec::Exec;
+use super::tracing::Tracing;
 use super::foreign_key::{self, Which};
 use super::session::{Lock, Need};
 use crate::loose::ast::{Control, Statement};
@@ -17,6 +18,7 @@ use crate::loose::plan::{Plan, PlanKind};
 use crate::loose::run::{Executor, Outcome};
 use crate::loose::storage::Stop;
 use crate::loose::types::DeclaredType;
+use crate::trace::Trace;
 
 /// Why a statement did not give its reply.
 #[derive(Debug)]
@@ -124,6 +126,13 @@ impl Sqlite {
         let counts = state.counts;
         let now = self.now();
         let mut exec = Exec::new(image.clone(), args, now, settings, counts);
+        if self.world.trace.is_on() {
+            exec.tracing = Some(Tracing {
+                session,
+                snapshot: self.snapshot_number(session),
+                list: Vec::new(),
+            });
+        }
         let (result, rows_changed) = run(&mut exec, plan);
         let result = result.and_then(|reply| {
             let refused = settings.foreign_keys
@@ -146,6 +155,7 @@ impl Sqlite {
             self.note_clock(false);
         }
         let mut counts = exec.counts;
+        let tracing = exec.tracing.take();
         let (keep, worked) = match result {
             Ok(reply) => {
                 if let Some(changed) = rows_changed {
@@ -162,6 +172,12 @@ impl Sqlite {
                 )
             }
         };
+        for trace in tracing.into_iter().flat_map(|tracing| tracing.list) {
+            let writes = matches!(trace, Trace::Write { .. });
+            if keep || !writes {
+                self.world.trace.push(trace);
+            }
+        }
         let schema_changed = !Rc::ptr_eq(&exec.image.schema, &image.schema);
         let state = self.session_mut(session);
         state.counts = counts;

@@ -162,10 +162,29 @@ impl Exec<'_> {
             || !select.windows.is_empty()
             || select.distinct != Distinct::No
         {
-            let rows = self.grouped_rows(select, around)?;
+            let unread = std::mem::take(&mut self.unread);
+            let rows = self.grouped_rows(select, around);
+            self.unread = unread;
+            let rows = rows?;
             let rows = self.distinct_rows(rows, select, query, around)?;
             return self.sorted(rows, query, window, sink);
         }
+        let locked = query.locks.iter().fold(0, |all, lock| all | 1 << lock.entry);
+        let unread = std::mem::replace(&mut self.unread, locked);
+        let result = self.ungrouped(query, select, around, window, sink);
+        self.unread = unread;
+        result
+    }
+
+    /// A query block without groups: its rows, sorted and locked.
+    fn ungrouped(
+        &mut self,
+        query: &Query,
+        select: &Select,
+        around: Around<'_>,
+        window: &mut Window,
+        sink: RowSink<'_>,
+    ) -> Result<Flow, Stop> {
         if query.sort.is_empty() {
             return self.source(&select.source, around, None, &mut |exec, bound| {
                 exec.locked_row(query, select, around, bound, None, window, sink)
@@ -236,6 +255,10 @@ impl Exec<'_> {
                     None => return Ok(Flow::More),
                 },
             }
+        }
+        if !query.locks.is_empty() && self.store.is_traced() {
+            let is_locked = |entry| query.locks.iter().any(|lock| lock.entry == entry);
+            self.trace_reads(&select.source, bound, is_locked);
         }
         pass(self, window, trim(row, query.columns.len()), sink)
     }
