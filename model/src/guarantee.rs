@@ -91,7 +91,11 @@ impl Guarantee {
     /// What is no such name.
     pub fn list(text: &str) -> Result<Vec<Guarantee>, String> {
         let mut found = Vec::new();
-        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        for name in text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
             match name {
                 "all" => found.extend(Guarantee::ALL),
                 "anomalies" => found.extend(Guarantee::ANOMALIES),
@@ -116,10 +120,14 @@ impl FromStr for Guarantee {
     fn from_str(text: &str) -> Result<Guarantee, String> {
         let plain = |name: &str| name.to_ascii_lowercase().replace(' ', "-");
         let wanted = plain(text);
-        let found = Guarantee::ALL.into_iter().find(|g| plain(g.name()) == wanted);
+        let found = Guarantee::ALL
+            .into_iter()
+            .find(|g| plain(g.name()) == wanted);
         found.ok_or_else(|| {
             let names = Guarantee::ALL.map(Guarantee::name).join(", ");
-            format!("`{text}` is no guarantee; there are: {names}, and the groups anomalies and all")
+            format!(
+                "`{text}` is no guarantee; there are: {names}, and the groups anomalies and all"
+            )
         })
     }
 }

@@ -46,7 +46,6 @@ struct Transaction {
     /// Chain and version, with the event.
     reads: BTreeMap<(usize, usize), u32>,
     scans: Vec<Scan>,
-    inserts: u32,
 }
 
 /// A search for rows.
@@ -75,6 +74,8 @@ struct Version {
     row: Option<Row>,
     /// The transaction; `None` if it was there before.
     by: Option<usize>,
+    /// It was taken back after somebody had read it.
+    undone: bool,
     event: u32,
 }
 
@@ -206,7 +207,6 @@ impl State {
             status: Status::Open,
             reads: BTreeMap::new(),
             scans: Vec::new(),
-            inserts: 0,
         });
         at
     }
@@ -259,6 +259,7 @@ impl State {
                 let version = Version {
                     row: new,
                     by: Some(at),
+                    undone: false,
                     event,
                 };
                 match old {
@@ -267,14 +268,21 @@ impl State {
                         self.chains[chain].versions.push(version);
                     }
                     None => {
-                        let transaction = &mut self.transactions[at];
-                        transaction.inserts += 1;
-                        let mut digest = Digest::new(0x6368_6169);
-                        let (number, nth) = (transaction.number, transaction.inserts);
-                        (table, line, number, nth).hash(&mut digest);
+                        let number = self.transactions[at].number;
+                        let name = |nth: u32| {
+                            let mut digest = Digest::new(0x6368_6169);
+                            (table, line, number, nth).hash(&mut digest);
+                            digest.finish128()
+                        };
+                        // The first that is free: what was taken back leaves no trace.
+                        let is_free = |name: &u128| {
+                            let mut chains = self.chains.iter();
+                            !chains.any(|c| c.name == *name && !c.versions.is_empty())
+                        };
+                        let name = (1..).map(name).find(is_free);
                         self.chains.push(Chain {
                             table,
-                            name: digest.finish128(),
+                            name: name.unwrap_or_default(),
                             versions: vec![version],
                         });
                     }
@@ -283,8 +291,16 @@ impl State {
             Trace::Undone { table, row, ended } => {
                 let (chain, at) = self.find(table, &row);
                 let at = at + usize::from(ended);
-                if at < self.chains[chain].versions.len() {
-                    self.chains[chain].versions.remove(at);
+                let mut transactions = self.transactions.iter();
+                let is_read = transactions.any(|t| t.reads.contains_key(&(chain, at)));
+                let versions = &mut self.chains[chain].versions;
+                if at >= versions.len() {
+                    return false;
+                }
+                if is_read || at + 1 < versions.len() {
+                    versions[at].undone = true;
+                } else {
+                    versions.remove(at);
                 }
             }
             Trace::Committed(_, number) => {
@@ -320,6 +336,7 @@ impl State {
             versions: vec![Version {
                 row: Some(Row::clone(row)),
                 by: None,
+                undone: false,
                 event: 0,
             }],
         });
@@ -336,12 +353,16 @@ impl State {
 
     fn digest(&self) -> u128 {
         let mut sum = 0u128;
-        for chain in &self.chains {
+        for chain in self
+            .chains
+            .iter()
+            .filter(|chain| !chain.versions.is_empty())
+        {
             let mut digest = Digest::new(0x6869_7331);
             chain.name.hash(&mut digest);
             for version in &chain.versions {
                 version.row.hash(&mut digest);
-                self.name(version.by).hash(&mut digest);
+                (self.name(version.by), version.undone).hash(&mut digest);
             }
             sum = sum.wrapping_add(digest.finish128());
         }
@@ -367,13 +388,18 @@ impl State {
         at.is_none_or(|at| matches!(self.transactions[at].status, Status::Committed(_)))
     }
 
+    /// Whether a version is one that counts in the end.
+    fn is_kept(&self, version: &Version) -> bool {
+        !version.undone && self.is_committed(version.by)
+    }
+
     /// The dependencies between committed transactions, and reads of what should not be read.
     fn dependencies(&self) -> (Vec<Edge>, Vec<Finding>) {
         let mut edges = Vec::new();
         let mut dirty = Vec::new();
         for chain in &self.chains {
             let mut before: Option<&Version> = None;
-            for version in chain.versions.iter().filter(|v| self.is_committed(v.by)) {
+            for version in chain.versions.iter().filter(|v| self.is_kept(v)) {
                 if let Some(old) = before {
                     let events = (old.event, version.event);
                     add(&mut edges, old.by, version.by, Kind::Ww, events);
@@ -416,7 +442,11 @@ impl State {
                 events: (seen.event, event),
             };
             let later = versions[version + 1..].iter().find(|v| v.by == Some(by));
-            match (self.transactions[by].status, later) {
+            let status = match seen.undone {
+                true => Status::RolledBack,
+                false => self.transactions[by].status,
+            };
+            match (status, later) {
                 (Status::RolledBack, _) => dirty.push(Finding {
                     guarantee: Guarantee::NoG1a,
                     edges: vec![edge],
@@ -437,13 +467,13 @@ impl State {
                 }),
                 _ => {}
             }
-            if self.is_committed(Some(by)) {
+            if self.is_kept(seen) {
                 edges.push(edge);
             }
         }
         let mut later = versions[version + 1..].iter();
-        let next = later.find(|v| self.is_committed(v.by) && v.by != seen.by);
-        if let Some(next) = next.filter(|_| seen.by.is_none_or(|by| self.is_committed(Some(by)))) {
+        let next = later.find(|v| self.is_kept(v) && v.by != seen.by);
+        if let Some(next) = next.filter(|_| self.is_kept(seen)) {
             let events = (event, next.event);
             add(edges, Some(at), next.by, Kind::RwItem, events);
         }
@@ -457,7 +487,7 @@ impl State {
                 Some(row) => scan.condition.test(row),
             };
             let mut before = Some(false);
-            for version in chain.versions.iter().filter(|v| self.is_committed(v.by)) {
+            for version in chain.versions.iter().filter(|v| self.is_kept(v)) {
                 let now = passes(&version.row);
                 let changed = matches!((before, now), (Some(a), Some(b)) if a != b);
                 before = now;

@@ -270,9 +270,8 @@ impl<'a, D: Database> Graph<'a, D> {
             };
             for at in part {
                 let path = self.path_to(*at);
-                let better = |(known, _): &(Vec<Choice>, String)| {
-                    (path.len(), &path) < (known.len(), known)
-                };
+                let better =
+                    |(known, _): &(Vec<Choice>, String)| (path.len(), &path) < (known.len(), known);
                 if found.as_ref().is_none_or(better) {
                     found = Some((path, who.clone()));
                 }

@@ -25,6 +25,7 @@
 //! It is deterministic, awaits nothing but its sessions, its host and its own tasks, and shares no
 //! memory with other processes. The first two are checked.
 
+mod anytime;
 mod apply;
 mod check;
 mod choices;
@@ -35,7 +36,12 @@ mod footprints;
 mod graph;
 mod hash;
 mod history;
+mod liveness;
+mod long;
+mod minimise;
+mod modes;
 mod monitor;
+mod paths;
 mod program;
 mod random;
 mod reduce;
@@ -53,6 +59,7 @@ pub(crate) use hash::mix;
 
 pub use error::ExploreError;
 pub use explorer::{Detailed, Explorer};
+pub use long::Checkpoints;
 pub use monitor::{Inspect, Monitor, NoDeadlock, Remark, Seen, Watch, What};
 pub use program::{Control, Ending, ProcessSpec, StepEnding, Worker};
 pub use random::Random;

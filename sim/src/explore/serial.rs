@@ -158,6 +158,14 @@ impl<D> Serial<D> {
         self.hash
     }
 
+    /// How many numbers were given out that the hash depends on.
+    pub(super) fn numbered(&self) -> usize {
+        self.requests.list.len()
+            + self.answers.list.len()
+            + self.steps.list.len()
+            + self.transactions.list.len()
+    }
+
     fn put_line(&mut self, at: usize, new: Open) {
         let old = std::mem::replace(&mut self.lines[at], new);
         self.hash = self.hash.wrapping_sub(old.hash(at));

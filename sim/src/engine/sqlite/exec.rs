@@ -9,8 +9,8 @@ use rowlock_model::{DbError, Dialect, Row, Value};
 
 use super::choose;
 use super::image::{Image, master_rows};
-use super::tracing::Tracing;
 use super::session::{Counts, Settings};
+use super::tracing::Tracing;
 use crate::loose::catalog::VirtualTable;
 use crate::loose::catalog::{ConflictAction, ForeignKey, Index, KeyPart, Table, TableId};
 use crate::loose::errors;

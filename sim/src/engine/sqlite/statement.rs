@@ -8,9 +8,9 @@ use rowlock_model::{Column, DbError, Reply, Value};
 
 use super::Sqlite;
 use super::exec::Exec;
-use super::tracing::Tracing;
 use super::foreign_key::{self, Which};
 use super::session::{Lock, Need};
+use super::tracing::Tracing;
 use crate::loose::ast::{Control, Statement};
 use crate::loose::catalog::ConflictAction;
 use crate::loose::parse::Parsed;

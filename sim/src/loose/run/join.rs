@@ -13,6 +13,9 @@ use crate::loose::query::{Cte, From, Join, RangeKind, SortKey, Source, Wanted};
 use crate::loose::storage::{Choice, Purpose, Scan, SourcePlan, Stop, Storage, StoredRow};
 use crate::trace::Condition;
 
+/// Arguments that a traced condition keeps; one with more is not evaluated.
+const PARAMS_MAX: usize = 64;
+
 /// The current row of every entry.
 #[derive(Clone, Debug)]
 pub(super) struct Current<R> {
@@ -276,7 +279,9 @@ impl<'e, S: Storage> Executor<'e, S> {
         current: &Current<S::RowId>,
     ) -> Rc<Condition> {
         let exprs: Vec<Expr> = conditions.iter().map(|expr| Expr::clone(expr)).collect();
-        let params: Vec<Value> = (0..).map_while(|at| self.storage.param(at).ok()).collect();
+        // SQLite has a NULL for every argument that was not given.
+        let params = (0..PARAMS_MAX).map_while(|at| self.storage.param(at).ok());
+        let params: Vec<Value> = params.collect();
         let tuples = current.tuples.clone();
         // What is bound outside is not kept.
         let inside = loops.outer.is_some();

@@ -169,7 +169,10 @@ impl Exec<'_> {
             let rows = self.distinct_rows(rows, select, query, around)?;
             return self.sorted(rows, query, window, sink);
         }
-        let locked = query.locks.iter().fold(0, |all, lock| all | 1 << lock.entry);
+        let locked = query
+            .locks
+            .iter()
+            .fold(0, |all, lock| all | 1 << lock.entry);
         let unread = std::mem::replace(&mut self.unread, locked);
         let result = self.ungrouped(query, select, around, window, sink);
         self.unread = unread;

@@ -71,14 +71,21 @@ impl Exec<'_> {
             return;
         };
         let mut conjuncts: Vec<&Conjunct> = source.filter.iter().collect();
-        let plain = source.from.as_ref().is_none_or(|from| gather(from, &mut conjuncts));
+        let plain = source
+            .from
+            .as_ref()
+            .is_none_or(|from| gather(from, &mut conjuncts));
         if !plain || around.outer.is_some() || source.range[entry].members.is_some() {
             // What is bound outside is not kept: such a search shows in the rows that it reads.
             return;
         }
         let here = 1u64 << entry;
         let decided = |c: &&&Conjunct| c.uses & here != 0 && c.uses & !(have | here) == 0;
-        let exprs: Vec<Expr> = conjuncts.iter().filter(decided).map(|c| c.expr.clone()).collect();
+        let exprs: Vec<Expr> = conjuncts
+            .iter()
+            .filter(decided)
+            .map(|c| c.expr.clone())
+            .collect();
         let params = around.params.to_vec();
         let mut rows: Vec<Row> = Vec::new();
         for (at, bound) in bound.iter().enumerate() {
