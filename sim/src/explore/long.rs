@@ -24,7 +24,7 @@ use super::world::{Flaw, World, WorldMark};
 use crate::database::Database;
 
 /// Transitions between two reports, and between two looks at whether a checkpoint is due.
-const REPORT_EVERY: u64 = 4_096;
+const REPORT_EVERY: u64 = 1_024;
 
 /// Bytes of a visited state, of a choice on the path, estimated.
 const STATE_BYTES: u64 = 34;

@@ -278,7 +278,7 @@ impl<'e, S: Storage> Executor<'e, S> {
         loops: &Loops<'_>,
         current: &Current<S::RowId>,
     ) -> Rc<Condition> {
-        let exprs: Vec<Expr> = conditions.iter().map(|expr| Expr::clone(expr)).collect();
+        let exprs: Vec<Expr> = conditions.iter().copied().cloned().collect();
         // SQLite has a NULL for every argument that was not given.
         let params = (0..PARAMS_MAX).map_while(|at| self.storage.param(at).ok());
         let params: Vec<Value> = params.collect();
