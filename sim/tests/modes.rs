@@ -293,3 +293,20 @@ fn a_place_without_a_way_to_the_end_is_found() {
         .guarantee(Guarantee::CanFinish);
     assert_eq!(fine.run().expect("explored").verdict, Verdict::Holds);
 }
+
+/// Source-DPOR with sleep sets needs as many runs as there are orders of what depends on each other:
+/// counted by brute force for the same workload.
+#[test]
+fn run_by_run_takes_one_run_for_each_order_of_what_depends_on_each_other() {
+    for (workers, jobs) in [(2, 1), (2, 2), (3, 1), (3, 2)] {
+        let all = queue(workers, jobs, 0).reductions(Reductions::NONE);
+        let all = all.survey().expect("explored");
+        let traces = queue(workers, jobs, 0).traces(1_000_000).expect("explored");
+        let traces = traces.expect("few enough");
+        assert_eq!(traces.missing_in(&all), None);
+        assert_eq!(all.missing_in(&traces), None);
+        if (workers, jobs) == (3, 2) {
+            assert_eq!(traces.states, 393);
+        }
+    }
+}

@@ -14,13 +14,14 @@
 //! state, written down so that steps that commute lead to the same: versions by writer, transactions by
 //! session.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::hash::Hash;
 use std::rc::Rc;
 
 use rowlock_model::{Guarantee, Row, Value};
 
+use super::cycles::Finding;
 use super::world::{Flaw, World};
 use crate::database::Database;
 use crate::trace::{Condition, Sees, Trace, is_same};
@@ -29,7 +30,7 @@ use rowlock_model::verdict::Unsupported;
 
 /// How a transaction stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Status {
+pub(super) enum Status {
     Open,
     /// Committed; if it wrote, after so many others that wrote.
     Committed(Option<u32>),
@@ -38,53 +39,55 @@ enum Status {
 
 /// A transaction.
 #[derive(Clone, Debug)]
-struct Transaction {
-    line: usize,
+pub(super) struct Transaction {
+    pub(super) line: usize,
     /// Of those of its session.
-    number: u32,
-    status: Status,
+    pub(super) number: u32,
+    pub(super) status: Status,
     /// Chain and version, with the event.
-    reads: BTreeMap<(usize, usize), u32>,
-    scans: Vec<Scan>,
+    pub(super) reads: BTreeMap<(usize, usize), u32>,
+    pub(super) scans: Vec<Scan>,
 }
 
 /// A search for rows.
 #[derive(Clone, Debug)]
-struct Scan {
-    table: u32,
-    condition: Rc<Condition>,
+pub(super) struct Scan {
+    pub(super) table: u32,
+    pub(super) condition: Rc<Condition>,
     /// How many of the commits that wrote something it sees.
-    seen: u32,
-    everything: bool,
-    event: u32,
+    pub(super) seen: u32,
+    pub(super) everything: bool,
+    pub(super) event: u32,
 }
 
 /// The versions of a row, oldest first.
 #[derive(Clone, Debug)]
-struct Chain {
-    table: u32,
+pub(super) struct Chain {
+    pub(super) table: u32,
     /// What it is known by, however the path got here.
     name: u128,
-    versions: Vec<Version>,
+    pub(super) versions: Vec<Version>,
 }
 
+/// A version of a row.
 #[derive(Clone, Debug)]
-struct Version {
+pub(super) struct Version {
     /// `None`: the row is deleted.
-    row: Option<Row>,
+    pub(super) row: Option<Row>,
     /// The transaction; `None` if it was there before.
-    by: Option<usize>,
+    pub(super) by: Option<usize>,
     /// It was taken back after somebody had read it.
-    undone: bool,
-    event: u32,
+    pub(super) undone: bool,
+    pub(super) event: u32,
 }
 
+/// What was read and written on a path.
 #[derive(Clone, Debug, Default)]
-struct State {
-    transactions: Vec<Transaction>,
+pub(super) struct State {
+    pub(super) transactions: Vec<Transaction>,
     /// Of each session, its open transaction, and how many there were.
     lines: Vec<(Option<usize>, u32)>,
-    chains: Vec<Chain>,
+    pub(super) chains: Vec<Chain>,
     /// The numbers of commits that wrote something.
     numbers: Vec<u64>,
     events: u32,
@@ -100,48 +103,6 @@ pub(crate) struct History {
     hashes: Vec<u128>,
     /// The events of the cycle that was found last.
     pub(super) matters: Vec<usize>,
-}
-
-/// A dependency.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Ww,
-    Wr,
-    /// A row was replaced that was read.
-    RwItem,
-    /// A search would find something else.
-    RwCondition,
-}
-
-impl Kind {
-    fn is_rw(self) -> bool {
-        matches!(self, Kind::RwItem | Kind::RwCondition)
-    }
-
-    fn text(self) -> &'static str {
-        match self {
-            Kind::Ww => "is overwritten by",
-            Kind::Wr => "is read by",
-            Kind::RwItem => "read what is replaced by",
-            Kind::RwCondition => "searched for what is changed by",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Edge {
-    from: usize,
-    to: usize,
-    kind: Kind,
-    /// The events at both ends.
-    events: (u32, u32),
-}
-
-/// Something that is found.
-struct Finding {
-    guarantee: Guarantee,
-    edges: Vec<Edge>,
-    detail: Option<String>,
 }
 
 impl History {
@@ -384,202 +345,13 @@ impl State {
         sum
     }
 
-    fn is_committed(&self, at: Option<usize>) -> bool {
+    pub(super) fn is_committed(&self, at: Option<usize>) -> bool {
         at.is_none_or(|at| matches!(self.transactions[at].status, Status::Committed(_)))
     }
 
     /// Whether a version is one that counts in the end.
-    fn is_kept(&self, version: &Version) -> bool {
+    pub(super) fn is_kept(&self, version: &Version) -> bool {
         !version.undone && self.is_committed(version.by)
-    }
-
-    /// The dependencies between committed transactions, and reads of what should not be read.
-    fn dependencies(&self) -> (Vec<Edge>, Vec<Finding>) {
-        let mut edges = Vec::new();
-        let mut dirty = Vec::new();
-        for chain in &self.chains {
-            let mut before: Option<&Version> = None;
-            for version in chain.versions.iter().filter(|v| self.is_kept(v)) {
-                if let Some(old) = before {
-                    let events = (old.event, version.event);
-                    add(&mut edges, old.by, version.by, Kind::Ww, events);
-                }
-                before = Some(version);
-            }
-        }
-        for (at, transaction) in self.transactions.iter().enumerate() {
-            if !matches!(transaction.status, Status::Committed(_)) {
-                continue;
-            }
-            for ((chain, version), event) in &transaction.reads {
-                self.read(at, *chain, *version, *event, &mut edges, &mut dirty);
-            }
-            for scan in &transaction.scans {
-                self.scan(at, scan, &mut edges);
-            }
-        }
-        (edges, dirty)
-    }
-
-    fn read(
-        &self,
-        at: usize,
-        chain: usize,
-        version: usize,
-        event: u32,
-        edges: &mut Vec<Edge>,
-        dirty: &mut Vec<Finding>,
-    ) {
-        let versions = &self.chains[chain].versions;
-        let Some(seen) = versions.get(version) else {
-            return;
-        };
-        if let Some(by) = seen.by.filter(|by| *by != at) {
-            let edge = Edge {
-                from: by,
-                to: at,
-                kind: Kind::Wr,
-                events: (seen.event, event),
-            };
-            let later = versions[version + 1..].iter().find(|v| v.by == Some(by));
-            let status = match seen.undone {
-                true => Status::RolledBack,
-                false => self.transactions[by].status,
-            };
-            match (status, later) {
-                (Status::RolledBack, _) => dirty.push(Finding {
-                    guarantee: Guarantee::NoG1a,
-                    edges: vec![edge],
-                    detail: None,
-                }),
-                (Status::Committed(_), Some(later)) => dirty.push(Finding {
-                    guarantee: Guarantee::NoG1b,
-                    edges: vec![
-                        edge,
-                        Edge {
-                            from: at,
-                            to: by,
-                            kind: Kind::RwItem,
-                            events: (event, later.event),
-                        },
-                    ],
-                    detail: None,
-                }),
-                _ => {}
-            }
-            if self.is_kept(seen) {
-                edges.push(edge);
-            }
-        }
-        let mut later = versions[version + 1..].iter();
-        let next = later.find(|v| self.is_kept(v) && v.by != seen.by);
-        if let Some(next) = next.filter(|_| self.is_kept(seen)) {
-            let events = (event, next.event);
-            add(edges, Some(at), next.by, Kind::RwItem, events);
-        }
-    }
-
-    /// What a search saw of other transactions, and what it did not.
-    fn scan(&self, at: usize, scan: &Scan, edges: &mut Vec<Edge>) {
-        for chain in self.chains.iter().filter(|chain| chain.table == scan.table) {
-            let passes = |row: &Option<Row>| match row {
-                None => Some(false),
-                Some(row) => scan.condition.test(row),
-            };
-            let mut before = Some(false);
-            for version in chain.versions.iter().filter(|v| self.is_kept(v)) {
-                let now = passes(&version.row);
-                let changed = matches!((before, now), (Some(a), Some(b)) if a != b);
-                before = now;
-                let Some(by) = version.by.filter(|by| *by != at && changed) else {
-                    continue;
-                };
-                let Status::Committed(Some(order)) = self.transactions[by].status else {
-                    continue;
-                };
-                let seen = match scan.everything {
-                    true => version.event < scan.event,
-                    false => order < scan.seen,
-                };
-                edges.push(match seen {
-                    true => Edge {
-                        from: by,
-                        to: at,
-                        kind: Kind::Wr,
-                        events: (version.event, scan.event),
-                    },
-                    false => Edge {
-                        from: at,
-                        to: by,
-                        kind: Kind::RwCondition,
-                        events: (scan.event, version.event),
-                    },
-                });
-            }
-        }
-    }
-
-    /// What is wrong, most special first, as far as it is asked for.
-    fn findings(&self, wanted: &[Guarantee]) -> Option<Finding> {
-        let (edges, mut dirty) = self.dependencies();
-        let plain = |edge: &Edge| !edge.kind.is_rw();
-        let cycle = |guarantee, first: &dyn Fn(&Edge) -> bool, rest: &dyn Fn(&Edge) -> bool| {
-            let edges = shortest_cycle(&edges, self.transactions.len(), first, rest)?;
-            Some(Finding {
-                guarantee,
-                edges,
-                detail: None,
-            })
-        };
-        for guarantee in Guarantee::ANOMALIES {
-            if !wanted.contains(&guarantee) {
-                continue;
-            }
-            let found = match guarantee {
-                Guarantee::NoG0 => {
-                    let ww = |edge: &Edge| edge.kind == Kind::Ww;
-                    cycle(guarantee, &ww, &ww)
-                }
-                Guarantee::NoG1a | Guarantee::NoG1b => {
-                    let place = dirty.iter().position(|found| found.guarantee == guarantee);
-                    place.map(|place| dirty.swap_remove(place))
-                }
-                Guarantee::NoG1c => {
-                    let wr = |edge: &Edge| edge.kind == Kind::Wr;
-                    cycle(guarantee, &wr, &plain)
-                }
-                Guarantee::NoGSingle => cycle(guarantee, &|edge| edge.kind.is_rw(), &plain),
-                Guarantee::NoG2Item => {
-                    let items = |edge: &Edge| edge.kind != Kind::RwCondition;
-                    cycle(guarantee, &|edge| edge.kind == Kind::RwItem, &items)
-                }
-                _ => cycle(guarantee, &|edge| edge.kind.is_rw(), &|_| true),
-            };
-            if found.is_some() {
-                return found;
-            }
-        }
-        None
-    }
-}
-
-/// Adds a dependency between two different transactions.
-fn add(
-    edges: &mut Vec<Edge>,
-    from: Option<usize>,
-    to: Option<usize>,
-    kind: Kind,
-    events: (u32, u32),
-) {
-    if let (Some(from), Some(to)) = (from, to)
-        && from != to
-    {
-        edges.push(Edge {
-            from,
-            to,
-            kind,
-            events,
-        });
     }
 }
 
@@ -587,48 +359,6 @@ fn add(
 fn is_like(version: &Row, row: &Row) -> bool {
     let same = |(a, b): (&Value, &Value)| a == b || b.is_null();
     version.iter().zip(row.iter()).all(same)
-}
-
-/// The shortest cycle with one edge of the first kind and the others of the second.
-fn shortest_cycle(
-    edges: &[Edge],
-    count: usize,
-    first: &dyn Fn(&Edge) -> bool,
-    rest: &dyn Fn(&Edge) -> bool,
-) -> Option<Vec<Edge>> {
-    let mut best: Option<Vec<Edge>> = None;
-    for start in edges.iter().filter(|edge| first(edge)) {
-        let mut reached: Vec<Option<Edge>> = vec![None; count];
-        let mut queue = VecDeque::from([start.to]);
-        while let Some(at) = queue.pop_front() {
-            if at == start.from {
-                break;
-            }
-            for edge in edges.iter().filter(|edge| edge.from == at && rest(edge)) {
-                if reached[edge.to].is_none() && edge.to != start.to {
-                    reached[edge.to] = Some(*edge);
-                    queue.push_back(edge.to);
-                }
-            }
-        }
-        if start.from == start.to {
-            continue;
-        }
-        let mut path = Vec::new();
-        let mut at = start.from;
-        while let Some(edge) = reached[at] {
-            path.push(edge);
-            at = edge.from;
-        }
-        if at == start.to && !path.is_empty() {
-            path.push(*start);
-            path.reverse();
-            if best.as_ref().is_none_or(|best| path.len() < best.len()) {
-                best = Some(path);
-            }
-        }
-    }
-    best
 }
 
 impl<D: Database> World<D> {
@@ -698,9 +428,6 @@ impl<D: Database> World<D> {
 
     /// A cycle for a person: who, by which statements, depends on whom.
     fn describe_cycle(&self, state: &State, finding: &Finding) -> String {
-        if let Some(detail) = &finding.detail {
-            return detail.clone();
-        }
         let mut counts: BTreeMap<usize, u32> = BTreeMap::new();
         for transaction in &state.transactions {
             let count = counts.entry(transaction.line).or_default();

@@ -7,11 +7,13 @@ use rowlock_model::schedule::Choice;
 use rowlock_model::verdict::{Exploration, Limits, Verdict, Violation};
 
 use super::anytime::{self, Bounded, Delays};
+use super::dpor::Traces;
 use super::error::ExploreError;
 use super::explorer::{Explorer, Run};
 use super::liveness::{Graph, Liveness};
 use super::long::{Checkpoints, Long};
 use super::search::{OnProgress, Search, Until};
+use super::survey::Survey;
 use super::world::{Budget, Flaw};
 use crate::database::Database;
 
@@ -88,6 +90,23 @@ impl<D: Database> Explorer<D> {
             }
         };
         Ok(run.exploration(verdict, counts))
+    }
+}
+
+impl<D: Database> Explorer<D> {
+    /// What all runs come to, one for each order of what depends on each other (source-DPOR with sleep
+    /// sets), with the number of runs as the number of states; `None` if that takes more than
+    /// `transitions_max` steps. Knows no states, and so judges the search that does. Ends, violations of
+    /// committed states and of whole runs are found; a schedule for each is in the survey.
+    ///
+    /// # Errors
+    /// See [`run`](Self::run).
+    pub fn traces(self, transitions_max: u64) -> Result<Option<Survey>, ExploreError> {
+        let Ok(mut run) = self.start()? else {
+            return Ok(Some(Survey::default()));
+        };
+        let traces = Traces::new(&mut run.world, &mut run.checks, transitions_max);
+        Ok(traces.run()?.map(|(survey, _)| survey))
     }
 }
 
