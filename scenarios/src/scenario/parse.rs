@@ -10,7 +10,7 @@ use rowlock_model::{Dialect, Guarantee, Isolation};
 use toml::de::DeTable;
 
 use super::levels::databases;
-use super::process::{Context, processes};
+use super::process::{Context, parsed_list, processes};
 use super::property::{Groups, property};
 use super::reader::{Reader, Table, nearest};
 use super::{Body, Case, Expectation, Process, Program, Property, Scenario, When, pinned};

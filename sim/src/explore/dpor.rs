@@ -7,12 +7,16 @@
 //! shares nothing with the search over states but what a step touches, so each judges the other. There
 //! are far more runs than states, so it is for small programs.
 //!
+//! Faults need not happen, so a run may end with faults left; those of a process are tried wherever its
+//! steps are, and moves of the clock wherever they are possible.
+//!
 //! Steps of one process depend on each other, whichever of several choices they are. A step that
 //! commits something depends on others that do, if some property looks at committed states.
 
 use rowlock_model::schedule::Choice;
 
 use super::check::{Checks, End};
+use super::choices::is_work;
 use super::error::ExploreError;
 use super::footprints::{FootprintId, Footprints};
 use super::survey::Survey;
@@ -128,7 +132,12 @@ impl<'a, D: Database> Traces<'a, D> {
         let awake = |asleep: &[Sleeper], choice: &Choice| {
             asleep.iter().all(|(sleeper, _)| sleeper != choice)
         };
-        let Some(first) = enabled.iter().find(|choice| awake(asleep, choice)) else {
+        // Faults need not happen: a run goes on by work, and may end with faults left.
+        let can = |choice: &&Choice| awake(asleep, choice);
+        let work = enabled
+            .iter()
+            .find(|choice| is_work(**choice) && can(choice));
+        let Some(first) = work.or_else(|| enabled.iter().find(can)) else {
             self.blocked += u64::from(!enabled.is_empty());
             return Ok(Ending::Complete);
         };
@@ -136,8 +145,13 @@ impl<'a, D: Database> Traces<'a, D> {
             return Ok(Ending::TooMany);
         }
         let depth = self.frames.len();
+        let mut backtrack = vec![self.world.process_of(*first)];
+        if World::<D>::may_advance(&enabled) && !backtrack.contains(&None) {
+            // When all are done the clock does not move any more: it is moved wherever it can be.
+            backtrack.push(None);
+        }
         let frame = Frame {
-            backtrack: vec![self.world.process_of(*first)],
+            backtrack,
             taken: *first,
             touches: FootprintId::EVERYTHING,
             after: 0,
