@@ -242,6 +242,10 @@ impl Toy {
             CLAIM => self.claim(me),
             UPDATE => done(&self.one),
             COMMIT => {
+                if self.mutant == Mutant::ClaimIgnoresLocks {
+                    // Others may have taken what was locked: whose it is counts.
+                    self.read |= (1 << self.jobs.len()) - 1;
+                }
                 for at in 0..self.jobs.len() {
                     if self.jobs[at].lock == me {
                         let state = State::Running;

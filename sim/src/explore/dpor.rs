@@ -150,6 +150,15 @@ impl<'a, D: Database> Traces<'a, D> {
             // When all are done the clock does not move any more: it is moved wherever it can be.
             backtrack.push(None);
         }
+        if !is_work(*first) {
+            // Who spends the last fault keeps the others from theirs: nobody's is left out.
+            for choice in &enabled {
+                let process = self.world.process_of(*choice);
+                if !backtrack.contains(&process) {
+                    backtrack.push(process);
+                }
+            }
+        }
         let frame = Frame {
             backtrack,
             taken: *first,
