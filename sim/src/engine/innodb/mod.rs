@@ -16,7 +16,9 @@
 pub mod access;
 mod audit;
 pub mod catalog;
+mod change;
 mod control;
+mod cost;
 mod database;
 mod ddl;
 pub mod end;
