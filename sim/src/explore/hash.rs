@@ -1,5 +1,7 @@
 //! 128-bit hashes of small records, made to be added up.
 
+use std::hash::{BuildHasherDefault, Hasher};
+
 /// The hash of three words. Sums of such hashes are compared, never the hashes alone, so both
 /// halves go through a full finaliser (that of splitmix64, with two sets of constants).
 #[inline(always)]
@@ -40,6 +42,11 @@ impl Key {
     pub(crate) fn word(self) -> u64 {
         self.0[0] ^ self.0[1].rotate_left(32)
     }
+
+    /// The low and the high word.
+    pub(crate) fn words(self) -> [u64; 2] {
+        self.0
+    }
 }
 
 impl From<u128> for Key {
@@ -51,3 +58,30 @@ impl From<u128> for Key {
         }
     }
 }
+
+impl std::hash::Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0[0] ^ self.0[1].rotate_left(32));
+    }
+}
+
+/// Fingerprints are hashes already.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Identity(u64);
+
+impl Hasher for Identity {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only keys of fingerprints are hashed");
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = word;
+    }
+}
+
+/// Builds [`Identity`].
+pub(crate) type BuildIdentity = BuildHasherDefault<Identity>;

@@ -35,6 +35,7 @@ use rustc_hash::FxHashMap;
 pub use self::digest::{Digest, Renaming};
 pub use self::footprint::Recorder;
 use crate::database::Mark;
+use crate::trace::Tracer;
 
 /// A typed object of a world.
 pub trait Object: Clone + Debug {
@@ -104,6 +105,8 @@ pub struct World<O: Object> {
     renamed: FxHashMap<(u128, u32), u128>,
     /// The footprint of the current step.
     pub footprint: Recorder,
+    /// What the current step does, row by row, if somebody wants to know.
+    pub trace: Tracer,
 }
 
 impl<O: Object> Default for World<O> {
@@ -123,6 +126,7 @@ impl<O: Object> Default for World<O> {
             ordered: Vec::new(),
             renamed: FxHashMap::default(),
             footprint: Recorder::default(),
+            trace: Tracer::default(),
         }
     }
 }
