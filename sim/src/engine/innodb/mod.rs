@@ -15,7 +15,9 @@
 
 pub mod access;
 pub mod catalog;
+mod change;
 mod control;
+mod cost;
 mod database;
 mod ddl;
 pub mod end;
