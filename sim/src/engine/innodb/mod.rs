@@ -14,6 +14,7 @@
 //! | How does a statement go on after a wait? | [`run`], [`handler`] |
 
 pub mod access;
+mod audit;
 pub mod catalog;
 mod change;
 mod control;
