@@ -15,7 +15,7 @@ use super::long::{Checkpoints, Long};
 use super::search::{OnProgress, Search, Until};
 use super::survey::Survey;
 use super::world::{Budget, Flaw};
-use crate::database::Database;
+use crate::database::{Database, RowOrder};
 
 /// States of the search for the smallest schedule of something that was found otherwise.
 const SMALLEST_STATES: u64 = 50_000;
@@ -105,6 +105,7 @@ impl<D: Database> Explorer<D> {
         let Ok(mut run) = self.start()? else {
             return Ok(Some(Survey::default()));
         };
+        run.world.db.set_row_order(RowOrder::Watched);
         let traces = Traces::new(&mut run.world, &mut run.checks, transitions_max);
         Ok(traces.run()?.map(|(survey, _)| survey))
     }
