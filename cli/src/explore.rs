@@ -14,6 +14,7 @@ use rowlock_scenarios::{Case, Scenario};
 use rowlock_sim::database::{Answer, Database};
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::engine::sqlite::Sqlite;
+use rowlock_sim::pooler::Pooler;
 use rowlock_sim::explore::{
     ExploreError, Explorer, Inspect, Monitor, OnProgress, Random, Reductions, Remark, Seen,
     Strategy, What,
@@ -51,6 +52,10 @@ pub(crate) fn explore(
     progress: &ProgressLine,
 ) -> Explored {
     match case.database {
+        Dialect::Postgres if case.pooler > 0 => {
+            let db = Pooler::new(Postgres::default(), case.pooler);
+            explore_on(db, scenario, case, mode, progress)
+        }
         Dialect::Postgres => explore_on(Postgres::default(), scenario, case, mode, progress),
         Dialect::Sqlite => explore_on(Sqlite::default(), scenario, case, mode, progress),
         Dialect::MySql | Dialect::MariaDb => {

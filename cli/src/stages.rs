@@ -7,6 +7,7 @@ use rowlock_sim::engine::innodb::InnoDb;
 use rowlock_sim::engine::innodb::flavour::Flavour;
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::engine::sqlite::Sqlite;
+use rowlock_sim::pooler::Pooler;
 use rowlock_sim::stage::SimStage;
 
 use crate::config::{Narrow, Target};
@@ -50,7 +51,7 @@ pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
     match dialect {
         Dialect::Postgres => Some(Box::new(SimStage::new(
             "simulated PostgreSQL 15",
-            Postgres::default,
+            || Pooler::new(Postgres::default(), 0),
         ))),
         Dialect::Sqlite => Some(Box::new(SimStage::new(
             "simulated SQLite 3.51",

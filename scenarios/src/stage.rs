@@ -162,6 +162,36 @@ pub trait Stage {
         })
     }
 
+    /// Sessions that are opened from now on go through a pooler in transaction mode with so many
+    /// server connections; 0: to the server itself. After [`reset`](Self::reset), which ends it, and
+    /// before the first session.
+    ///
+    /// # Errors
+    /// There is no pooler for this server.
+    fn pool(&mut self, size: u8) -> Result<(), StageError> {
+        match size {
+            0 => Ok(()),
+            _ => Err(StageError {
+                message: format!("there is no pooler for {} here", self.dialect()),
+            }),
+        }
+    }
+
+    /// The pooler gives a session that waits for one this server connection, from 0;
+    /// [`settle`](Self::settle) waits for what comes of it.
+    ///
+    /// # Errors
+    /// It does not wait for one, or that connection is not free.
+    fn route(&mut self, session: SessionId, backend: u8) -> Result<(), StageError> {
+        Err(StageError {
+            message: format!(
+                "session {} waits for no server connection (nor for {})",
+                session.0,
+                backend + 1
+            ),
+        })
+    }
+
     /// The client of a session goes away without a word; what it sent goes on.
     fn drop_client(&mut self, session: SessionId) -> Result<(), StageError>;
 

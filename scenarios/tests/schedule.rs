@@ -155,6 +155,7 @@ fn choice() -> impl Strategy<Value = Choice> {
         session().prop_map(Choice::Kill),
         session().prop_map(Choice::Late),
         session().prop_map(Choice::Continue),
+        (session(), any::<u8>()).prop_map(|(s, backend)| Choice::Route(s, backend)),
         any::<i64>().prop_map(Choice::Advance),
         (0i64..100).prop_map(|s| Choice::Advance(s * 1_000_000)),
     ]

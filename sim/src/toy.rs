@@ -368,7 +368,7 @@ impl Database for Toy {
                 }
                 done(&self.zero)
             }
-            Internal::Continue(_) => unreachable!("nothing pauses"),
+            Internal::Continue(_) | Internal::Route(..) => unreachable!("nothing pauses"),
             Internal::Resume(session) => {
                 let at = usize::from(session.0);
                 let client = self.clients[at];

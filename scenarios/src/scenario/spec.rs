@@ -129,6 +129,7 @@ fn case(
             ..Bounds::default()
         },
         granularity: Granularity::default(),
+        pooler: 0,
         needs_contention: true,
         processes: processes.iter().map(of_level).collect(),
         properties,

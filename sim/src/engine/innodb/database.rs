@@ -405,7 +405,9 @@ impl Database for InnoDb {
         match event {
             Internal::Resume(session) => self.resume(session, false),
             Internal::Expire(session) => self.resume(session, true),
-            Internal::Continue(session) => panic!("session {} does not pause", session.0),
+            Internal::Continue(session) | Internal::Route(session, _) => {
+                panic!("session {} does not pause", session.0)
+            }
             Internal::Deadlock(session) => {
                 panic!(
                     "deadlocks are resolved when they arise; session {} is in none",
