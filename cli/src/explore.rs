@@ -14,11 +14,11 @@ use rowlock_scenarios::{Case, Scenario};
 use rowlock_sim::database::{Answer, Database};
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::engine::sqlite::Sqlite;
-use rowlock_sim::pooler::Pooler;
 use rowlock_sim::explore::{
     ExploreError, Explorer, Inspect, Monitor, OnProgress, Random, Reductions, Remark, Seen,
     Strategy, What,
 };
+use rowlock_sim::pooler::Pooler;
 
 use crate::output::ProgressLine;
 

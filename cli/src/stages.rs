@@ -49,10 +49,9 @@ pub(crate) fn only_simulated(
 /// A stage on the simulator; `None` for a database that is not simulated.
 pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
     match dialect {
-        Dialect::Postgres => Some(Box::new(SimStage::new(
-            "simulated PostgreSQL 15",
-            || Pooler::new(Postgres::default(), 0),
-        ))),
+        Dialect::Postgres => Some(Box::new(SimStage::new("simulated PostgreSQL 15", || {
+            Pooler::new(Postgres::default(), 0)
+        }))),
         Dialect::Sqlite => Some(Box::new(SimStage::new(
             "simulated SQLite 3.51",
             Sqlite::default,

@@ -113,6 +113,7 @@ mod verb {
     pub(super) const CANCELLED: &str = "cancelled";
 
     pub(super) const ALL: [&str; 12] = [
-        RESUMES, CONTINUES, ROUTED, DEADLOCK, TIMER, CRASH, NOTICED, KILLED, LATE, SCRIPT, LOST, CANCELLED,
+        RESUMES, CONTINUES, ROUTED, DEADLOCK, TIMER, CRASH, NOTICED, KILLED, LATE, SCRIPT, LOST,
+        CANCELLED,
     ];
 }

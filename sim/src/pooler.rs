@@ -119,12 +119,10 @@ impl<D: Poolable> Pooler<D> {
     }
 
     fn change_client(&mut self, session: SessionId, change: impl FnOnce(&mut Pooled)) {
-        self.change(
-            |pool| match &mut pool.clients[usize::from(session.0)] {
-                Client::Pooled(client) => change(client),
-                Client::Direct(_) => {}
-            },
-        );
+        self.change(|pool| match &mut pool.clients[usize::from(session.0)] {
+            Client::Pooled(client) => change(client),
+            Client::Direct(_) => {}
+        });
     }
 
     /// The session of the server that works for a client now.
@@ -235,9 +233,15 @@ fn sets_what_is_followed(text: &str) -> bool {
     text.split(';').any(|statement| {
         let mut words = statement.split(|c: char| c.is_whitespace() || c == '=');
         let mut words = words.by_ref().filter(|word| !word.is_empty());
-        let is_set = words.next().is_some_and(|word| word.eq_ignore_ascii_case("set"));
+        let is_set = words
+            .next()
+            .is_some_and(|word| word.eq_ignore_ascii_case("set"));
         let name = words.find(|word| !word.eq_ignore_ascii_case("session"));
-        let is = |name: &str| FOLLOWED.iter().any(|known| name.eq_ignore_ascii_case(known));
+        let is = |name: &str| {
+            FOLLOWED
+                .iter()
+                .any(|known| name.eq_ignore_ascii_case(known))
+        };
         is_set && name.is_some_and(|name| is(name) || name.eq_ignore_ascii_case("time"))
     })
 }
@@ -374,7 +378,8 @@ impl<D: Poolable> Database for Pooler<D> {
             Client::Direct(inner) => self.db.terminate(inner),
             Client::Pooled(client) => {
                 if let Some(place) = client.backend {
-                    self.db.terminate(self.pool.backends[usize::from(place)].session);
+                    self.db
+                        .terminate(self.pool.backends[usize::from(place)].session);
                     self.replace(place);
                 }
                 self.change(|pool| pool.queue.retain(|waiting| *waiting != session.0));
@@ -390,7 +395,9 @@ impl<D: Poolable> Database for Pooler<D> {
     fn is_busy(&self, session: SessionId) -> bool {
         match self.client(session) {
             Client::Pooled(client) if client.waiting.is_some() => true,
-            _ => self.inner(session).is_some_and(|inner| self.db.is_busy(inner)),
+            _ => self
+                .inner(session)
+                .is_some_and(|inner| self.db.is_busy(inner)),
         }
     }
 
@@ -403,8 +410,10 @@ impl<D: Poolable> Database for Pooler<D> {
 
     fn waits(&self) -> Vec<Wait> {
         let of = |sessions: &[SessionId]| {
-            let mut outer: Vec<SessionId> =
-                sessions.iter().filter_map(|inner| self.outer(*inner)).collect();
+            let mut outer: Vec<SessionId> = sessions
+                .iter()
+                .filter_map(|inner| self.outer(*inner))
+                .collect();
             outer.sort_unstable();
             outer
         };

@@ -11,6 +11,8 @@ mod guard;
 mod mariadb;
 mod mysql_stage;
 mod needs;
+mod needs_pooler;
+mod pooler;
 mod seam;
 mod servers;
 mod soak;
@@ -23,6 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use needs::needs;
+use needs_pooler::needs_pooler;
 use rowlock_model::{Dialect, Host, Reply, Session};
 use rowlock_real::server::{self, Flavour, PostgresServer};
 use rowlock_real::{DeadlockTimeouts, RealHost, RealSession, RealStage};
@@ -56,6 +59,11 @@ fn main() {
     for (name, test) in on_postgres.concat() {
         let trial = Trial::test(format!("postgres::{name}"), test);
         trials.push(needs(trial, Dialect::Postgres, &found));
+    }
+    for (name, test) in pooler::TESTS {
+        let trial = Trial::test(format!("postgres::{name}"), test);
+        let trial = needs(trial, Dialect::Postgres, &found);
+        trials.push(needs_pooler(trial, true));
     }
     for (name, test) in sqlite::TESTS {
         trials.push(Trial::test(format!("sqlite::{name}"), test));

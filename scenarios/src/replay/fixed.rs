@@ -205,9 +205,7 @@ fn pinned_pauses(pinned: &Pinned, scripts: &[Script]) -> Vec<(String, String)> {
             }
             PinnedAction::Continue(session)
             | PinnedAction::Route(session, _)
-            | PinnedAction::Resume(session) => {
-                running[session.process]
-            }
+            | PinnedAction::Resume(session) => running[session.process],
             _ => None,
         };
         let then = event.expected.then.iter();
@@ -809,9 +807,7 @@ impl FileRun<'_, '_> {
             }
             (Choice::Kill(_), _) => Move::Kill(self.member(&event.actor, None)),
             (Choice::Continue(_), _) => Move::Continue(self.member(&event.actor, None)),
-            (Choice::Route(_, backend), _) => {
-                Move::Route(self.member(&event.actor, None), backend)
-            }
+            (Choice::Route(_, backend), _) => Move::Route(self.member(&event.actor, None), backend),
             (Choice::Late(_), _) => Move::Late(self.member(&event.actor, None)),
             (Choice::Resume(_), _) => Move::Due(self.member(&event.actor, None), Due::Resume),
             (Choice::Deadlock(_), _) => Move::Due(self.member(&event.actor, None), Due::Deadlock),

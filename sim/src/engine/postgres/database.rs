@@ -4,9 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::{Granularity, SessionId};
-use rowlock_model::{
-    Batch, DbError, Dialect, Isolation, Notice, Reply, TransactionStatus, Value,
-};
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Notice, Reply, TransactionStatus, Value};
 use rustc_hash::FxHashMap;
 
 use super::lock::{Deadlock, DeadlockCheck};
