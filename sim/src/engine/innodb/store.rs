@@ -32,6 +32,8 @@ pub struct Store {
     schema: Slot,
     metadata: Slot,
     user_locks: Slot,
+    /// Whether statements pause before record locks; no part of the state.
+    pub(super) pauses: bool,
 }
 
 /// The object in a slot is of another kind than its key says: our mistake.
@@ -62,6 +64,7 @@ impl Store {
             schema,
             metadata,
             user_locks,
+            pauses: false,
         }
     }
 

@@ -392,7 +392,7 @@ fn processes(store: &Store) -> Vec<Vec<Value>> {
             Some(Waiting::Metadata) => ("Query", "Waiting for table metadata lock"),
             Some(Waiting::UserLock) => ("Query", "User lock"),
             Some(Waiting::Sleep) => ("Query", "User sleep"),
-            Some(Waiting::Row | Waiting::Nothing(_)) => ("Query", "Updating"),
+            Some(Waiting::Row | Waiting::Pause(_) | Waiting::Nothing(_)) => ("Query", "Updating"),
         };
         rows.push(vec![
             Value::Int(connection_id(session)),
