@@ -54,10 +54,11 @@ async fn table(name: &str) -> Table {
 fn advisory() -> TestResult {
     block_on(async {
         let pooler = pooler(1);
-        let direct = |name: &str| RealHost::new(name, shared().target("postgres"));
-        let through = |name: &str| host(&pooler, name);
-        let hosts: [(&dyn Fn(&str) -> RealHost, bool); 2] = [(&direct, false), (&through, true)];
-        for (host, both) in hosts {
+        for both in [false, true] {
+            let host = |name: &str| match both {
+                false => RealHost::new(name, shared().target("postgres")),
+                true => host(&pooler, name),
+            };
             let table = table("pooled_job").await.advisory_lock("pooled-{id}");
             let open = |name| {
                 let pool = Pool::new(host(name), 2);
