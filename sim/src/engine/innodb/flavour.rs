@@ -178,6 +178,12 @@ impl Flavour {
         self.snapshot_isolation && level == Isolation::Serializable
     }
 
+    /// A whole small table is read through an index that has the wanted order for any `LIMIT`; otherwise for
+    /// that of one row, and more rows are sorted.
+    pub fn sorts_by_index_for_any_limit(self) -> bool {
+        self.server == Server::MariaDb118
+    }
+
     /// Which error a busy row is under `NOWAIT`.
     pub fn nowait_code(self) -> u16 {
         if self.is_mariadb() { 1205 } else { 3572 }

@@ -355,7 +355,7 @@ impl InnoDb {
         if let Some(id) = run.insert_id {
             state.last_insert_id = id;
         }
-        state.reported_id = run.insert_id.unwrap_or(0);
+        state.reported_id = run.insert_id.or(run.written_number).unwrap_or(0);
         let is_query = matches!(planned.plan.kind, PlanKind::Query(_));
         let affected = if is_query {
             0
