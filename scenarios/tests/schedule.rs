@@ -234,6 +234,8 @@ fn file() -> impl Strategy<Value = ScheduleFile> {
             isolation,
             bounds,
             granularity,
+            // Independent of the granularity, which goes by the number of events.
+            pooler: (texts[0].len() % 4) as u8,
             processes,
             setup,
             matters: (0..events.len()).step_by(2).collect(),
