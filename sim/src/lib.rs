@@ -20,6 +20,7 @@ pub mod engine;
 pub mod explore;
 pub mod host;
 pub mod loose;
+mod numbers;
 pub mod plan;
 pub mod pooler;
 pub mod scenario;
@@ -27,3 +28,5 @@ pub mod sql;
 pub mod stage;
 pub mod toy;
 pub mod world;
+
+pub use numbers::{numbered, numbers_of};
