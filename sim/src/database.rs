@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rowlock_model::schedule::{Granularity, SessionId};
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
 
+use crate::trace::Tracer;
 pub use crate::world::Renaming;
 
 /// A position in the undo log of a [`Database`].
@@ -135,7 +136,7 @@ fn intersects(a: &[u64], b: &[u64]) -> bool {
 }
 
 /// One simulated database server. Sessions are numbered from 0 in the order of [`connect`](Self::connect).
-pub trait Database {
+pub trait Database: Clone {
     /// Which product this behaves like.
     fn dialect(&self) -> Dialect;
 
@@ -190,6 +191,32 @@ pub trait Database {
     /// Unsupported or wrong texts are accepted here and answered with their error when run, as a
     /// server would.
     fn prepare(&mut self, sql: &str) -> StatementId;
+
+    /// The text that was prepared as `statement`.
+    fn text(&self, statement: StatementId) -> Arc<str>;
+
+    /// Whether a transaction block is open in a session: what it did so far is neither committed nor
+    /// rolled back.
+    fn has_transaction(&self, _session: SessionId) -> bool {
+        false
+    }
+
+    /// What a session that has nothing to do any more keeps from others, for a person: an open
+    /// transaction, locks of the session.
+    fn leftovers(&self, _session: SessionId) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The committed tables of users, each as a query may name it, in a fixed order; temporary ones
+    /// left out.
+    fn tables(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Where the server tells what statements read and write; `None` if it cannot tell.
+    fn tracer(&mut self) -> Option<&mut Tracer> {
+        None
+    }
 
     /// Gives a request to an idle session and runs it until it is answered or waits. A session that
     /// is gone answers with the error that ended it.

@@ -71,6 +71,9 @@ pub fn explorer<D: Database>(
             Body::Steps(_) => None,
         }),
     );
+    for guarantee in &case.guarantees {
+        explorer = explorer.guarantee(*guarantee);
+    }
     Ok(properties(explorer, case))
 }
 

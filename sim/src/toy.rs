@@ -79,7 +79,7 @@ const COMMIT: u32 = 2;
 const DONE: u32 = 3;
 
 /// The toy database.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Toy {
     jobs: Vec<Job>,
     clients: Vec<Client>,
@@ -242,6 +242,10 @@ impl Toy {
             CLAIM => self.claim(me),
             UPDATE => done(&self.one),
             COMMIT => {
+                if self.mutant == Mutant::ClaimIgnoresLocks {
+                    // Others may have taken what was locked: whose it is counts.
+                    self.read |= (1 << self.jobs.len()) - 1;
+                }
                 for at in 0..self.jobs.len() {
                     if self.jobs[at].lock == me {
                         let state = State::Running;
@@ -329,6 +333,10 @@ impl Database for Toy {
             self.texts.len() - 1
         });
         StatementId(at as u32)
+    }
+
+    fn text(&self, statement: StatementId) -> Arc<str> {
+        Arc::clone(&self.texts[statement.0 as usize])
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {

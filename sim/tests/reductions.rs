@@ -47,6 +47,11 @@ trait Subject: std::fmt::Debug {
     /// # Errors
     /// As [`survey`](Self::survey).
     fn enumerate(&self) -> Result<Option<Survey>, String>;
+    /// One run for each order of what depends on each other; `None` if there are too many.
+    ///
+    /// # Errors
+    /// As [`survey`](Self::survey).
+    fn traces(&self) -> Result<Option<Survey>, String>;
     /// Whether sleep sets visit exactly the same states.
     fn counts_states(&self) -> bool;
 }
@@ -59,6 +64,11 @@ impl Subject for Program {
 
     fn enumerate(&self) -> Result<Option<Survey>, String> {
         let runs = self.explorer().enumerate(ENUMERATION_MAX);
+        runs.map_err(|error| error.to_string())
+    }
+
+    fn traces(&self) -> Result<Option<Survey>, String> {
+        let runs = self.explorer().traces(ENUMERATION_MAX);
         runs.map_err(|error| error.to_string())
     }
 
@@ -76,6 +86,11 @@ impl Subject for ToyProgram {
 
     fn enumerate(&self) -> Result<Option<Survey>, String> {
         let runs = self.explorer().enumerate(ENUMERATION_MAX);
+        runs.map_err(|error| error.to_string())
+    }
+
+    fn traces(&self) -> Result<Option<Survey>, String> {
+        let runs = self.explorer().traces(ENUMERATION_MAX);
         runs.map_err(|error| error.to_string())
     }
 
@@ -122,6 +137,9 @@ fn agree(subject: &impl Subject) -> Result<(), String> {
     compare(&all, &both, "all reductions")?;
     if let Some(runs) = subject.enumerate()? {
         compare_exactly(&runs, &all, "the search")?;
+    }
+    if let Some(traces) = subject.traces()? {
+        compare_exactly(&all, &traces, "run by run")?;
     }
     Ok(())
 }

@@ -131,6 +131,7 @@ fn case(
         granularity: Granularity::default(),
         pooler: 0,
         needs_contention: true,
+        guarantees: Vec::new(),
         processes: processes.iter().map(of_level).collect(),
         properties,
         pinned: Vec::new(),

@@ -33,16 +33,22 @@ impl<D: Database> World<D> {
         if records && !self.tracking {
             self.db.end_footprint();
         }
+        if self.serial.is_some() {
+            self.forget_rolled_back();
+        }
         result
     }
 
     fn carry_out_watched(&mut self, choice: Choice) -> Result<(), Flaw> {
+        self.begin_trace();
         let carried = self.carry_out(choice);
+        let traced = self.end_trace();
         if !self.contention.found {
             self.meet();
         }
         // What a process says of itself comes before what is said about it.
         carried?;
+        traced?;
         if !self.monitors.is_empty() {
             self.watch(choice)?;
         }
@@ -202,7 +208,12 @@ impl<D: Database> World<D> {
         let Action::Run(_, request) = &self.tries[trie].node(node).pending[at].action else {
             unreachable!("only statements are sent");
         };
-        self.db.submit(server, request)
+        if let Some(serial) = &mut self.serial {
+            serial.sent(line, request);
+        }
+        let progress = self.db.submit(server, request);
+        self.note_progress(line, &progress);
+        progress
     }
 
     fn request(&self, process: usize, at: usize) -> Request {
@@ -306,7 +317,9 @@ impl<D: Database> World<D> {
             self.note_request(process, request);
         }
         let event = event(server);
-        match self.db.internal(event) {
+        let progress = self.db.internal(event);
+        self.note_progress(line, &progress);
+        match progress {
             Progress::Pauses => {
                 self.happened.pauses = true;
                 Ok(())
@@ -471,7 +484,12 @@ impl<D: Database> World<D> {
         let request = self.late[number as usize].clone();
         let server = self.server_id(line);
         self.statements += 1;
-        match self.db.submit(server, &request) {
+        if let Some(serial) = &mut self.serial {
+            serial.sent(line, &request);
+        }
+        let progress = self.db.submit(server, &request);
+        self.note_progress(line, &progress);
+        match progress {
             Progress::Waits => self.happened.waits = true,
             Progress::Pauses => self.happened.pauses = true,
             Progress::Done(answer) => {

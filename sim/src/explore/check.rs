@@ -57,6 +57,7 @@ impl Checks {
             End::Over => {
                 self.check(world, |property| property.when == When::AtEnd)?;
                 world.judge_end()?;
+                world.judge_serial()?;
             }
             End::Stuck if !self.may_hang => {
                 return Err(Flaw::Violation {

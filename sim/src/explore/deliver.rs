@@ -57,7 +57,7 @@ impl<D: Database> World<D> {
             if self.rules.rounds > 0 {
                 if old.rounds + 1 >= self.rules.rounds {
                     self.end_process(process, Phase::Done);
-                    return Ok(());
+                    return self.check_leaks(process);
                 }
                 let rounds = old.rounds + 1;
                 self.set_process(process, Process { rounds, ..old });
@@ -111,6 +111,7 @@ impl<D: Database> World<D> {
                 // What the process sent without waiting for the answer still arrives.
                 if self.node(process).pending.is_empty() {
                     self.end_process(process, Phase::Done);
+                    self.check_leaks(process)?;
                 }
                 Ok(None)
             }

@@ -32,6 +32,13 @@ fn finish(mut x: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key([u64; 2]);
 
+impl Key {
+    /// The low and the high word.
+    pub(crate) fn words(self) -> [u64; 2] {
+        self.0
+    }
+}
+
 impl From<u128> for Key {
     fn from(fingerprint: u128) -> Key {
         Key([fingerprint as u64, (fingerprint >> 64) as u64])

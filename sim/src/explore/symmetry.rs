@@ -202,6 +202,9 @@ impl<D: Database> World<D> {
     pub(crate) fn may_exchange(&self) -> bool {
         !self.tells_apart
             && !self.db.shows_sessions()
+            // Histories are kept by process.
+            && self.serial.is_none()
+            && self.history.is_none()
             && self.monitors.iter().all(|monitor| monitor.is_symmetric())
     }
 

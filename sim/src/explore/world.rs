@@ -13,8 +13,10 @@ use rowlock_model::{DbError, ErrorClass, Isolation};
 use super::error::ExploreError;
 use super::footprints::Own;
 use super::hash::mix;
+use super::history::History;
 use super::monitor::NumberedMonitor;
 use super::program::ProcessSpec;
+use super::serial::Serial;
 use super::trie::{NodeId, Trie, Viewer};
 use crate::database::{Answer, Database, Mark, Progress, Request};
 
@@ -95,6 +97,8 @@ pub(crate) struct WorldMark {
     db: Mark,
     journal: usize,
     writers: usize,
+    serial: usize,
+    history: usize,
 }
 
 /// Why a path ends.
@@ -204,6 +208,12 @@ pub(crate) struct World<D> {
     /// Objects of the explorer that the last choice touched.
     pub(super) touched: Vec<u64>,
     pub(super) internals: Vec<crate::database::Internal>,
+    /// What was committed so far, if somebody asks whether it is serializable.
+    pub(crate) serial: Option<Box<Serial<D>>>,
+    /// Who read and wrote what, if somebody asks for anomalies.
+    pub(crate) history: Option<Box<History>>,
+    /// Whether a process that is done must not leave anything behind.
+    pub(crate) no_leak: bool,
 }
 
 /// Whether processes got in each other's way at all: one waited, was refused, or read or wrote what
@@ -311,6 +321,9 @@ impl<D: Database> World<D> {
             tracking: false,
             touched: Vec::new(),
             internals: Vec::new(),
+            serial: None,
+            history: None,
+            no_leak: false,
         };
         world.hash = world.hash_anew();
         Ok(world)
@@ -398,12 +411,20 @@ impl<D: Database> World<D> {
             db: self.db.mark(),
             journal: self.journal.len(),
             writers: self.contention.writers.len(),
+            serial: self.serial.as_ref().map_or(0, |serial| serial.mark()),
+            history: self.history.as_ref().map_or(0, |history| history.mark()),
         }
     }
 
     pub(crate) fn undo_to(&mut self, mark: WorldMark) {
         self.db.undo_to(mark.db);
         self.contention.writers.truncate(mark.writers);
+        if let Some(serial) = &mut self.serial {
+            serial.undo_to(mark.serial);
+        }
+        if let Some(history) = &mut self.history {
+            history.undo_to(mark.history);
+        }
         while self.journal.len() > mark.journal {
             let Some(old) = self.journal.pop() else { break };
             match old {
@@ -425,6 +446,12 @@ impl<D: Database> World<D> {
     pub(crate) fn fingerprint(&mut self) -> u128 {
         let now = self.db.now_micros();
         let mut sum = self.hash.wrapping_add(mix(NOW, now as u64, 0));
+        if let Some(serial) = &self.serial {
+            sum = sum.wrapping_add(serial.hash());
+        }
+        if let Some(history) = &self.history {
+            sum = sum.wrapping_add(history.hash());
+        }
         for timer in &self.timers {
             sum = sum.wrapping_add(timer.hash(timer.process, now));
         }

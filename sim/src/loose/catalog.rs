@@ -31,6 +31,8 @@ pub struct Table {
     pub rowid_alias: Option<usize>,
     /// SQLite: `WITHOUT ROWID`; index 0 is then the primary key.
     pub without_rowid: bool,
+    /// SQLite: `STRICT`, values must be of the declared types.
+    pub strict: bool,
     /// SQLite: `AUTOINCREMENT` was written.
     pub autoincrement: bool,
     /// `TEMPORARY`: seen by one session only.
@@ -241,4 +243,9 @@ pub trait Catalog: fmt::Debug {
 
     /// The database in use, for messages (`test` in `Table 'test.t' doesn't exist`).
     fn database(&self) -> &str;
+
+    /// Whether `NOW()` is described as a `TIMESTAMP` (MariaDB since 11.7).
+    fn clock_is_timestamp(&self) -> bool {
+        false
+    }
 }

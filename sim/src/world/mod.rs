@@ -35,6 +35,7 @@ use rustc_hash::FxHashMap;
 pub use self::digest::{Digest, Renaming};
 pub use self::footprint::Recorder;
 use crate::database::Mark;
+use crate::trace::Tracer;
 
 /// A typed object of a world.
 pub trait Object: Clone + Debug {
@@ -95,6 +96,8 @@ pub struct World<O: Object> {
     exact: Option<Slot>,
     /// The footprint of the current step.
     pub footprint: Recorder,
+    /// What the current step does, row by row, if somebody wants to know.
+    pub trace: Tracer,
 }
 
 impl<O: Object> Default for World<O> {
@@ -111,6 +114,7 @@ impl<O: Object> Default for World<O> {
             dirty: Vec::new(),
             exact: None,
             footprint: Recorder::default(),
+            trace: Tracer::default(),
         }
     }
 }

@@ -138,4 +138,8 @@ impl Catalog for Names<'_> {
     fn database(&self) -> &str {
         self.database
     }
+
+    fn clock_is_timestamp(&self) -> bool {
+        self.flavour.clock_is_timestamp()
+    }
 }

@@ -396,7 +396,13 @@ impl InnoDb {
                     new.columns[*at] = (**column).clone();
                     for (row, _) in &mut rows {
                         let mut values = row.to_vec();
-                        values[*at] = store(column, values[*at].clone(), true, 1)?;
+                        values[*at] = store(
+                            column,
+                            values[*at].clone(),
+                            true,
+                            1,
+                            self.store.flavour.dialect(),
+                        )?;
                         *row = values.into();
                     }
                     rebuilt = true;
@@ -489,7 +495,7 @@ impl InnoDb {
         };
         let dialect = handler.store.flavour.dialect();
         match Executor::new(&mut handler, dialect).value(default) {
-            Ok(value) => store(column, value, true, 1),
+            Ok(value) => store(column, value, true, 1, self.store.flavour.dialect()),
             Err(crate::loose::storage::Stop::Error(error)) => Err(*error),
             Err(crate::loose::storage::Stop::Wait) => {
                 Err(DbError::unsupported("a default that waits", None))

@@ -14,8 +14,11 @@
 //! | How does a statement go on after a wait? | [`run`], [`handler`] |
 
 pub mod access;
+mod audit;
 pub mod catalog;
+mod change;
 mod control;
+mod cost;
 mod database;
 mod ddl;
 pub mod end;

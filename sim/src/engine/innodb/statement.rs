@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{Column, DbError, Isolation, Notice, Reply, Value};
+use rowlock_model::{Column, DbError, Dialect, Isolation, Notice, Reply, Value};
 
 use super::catalog::Names;
 use super::database::InnoDb;
@@ -103,7 +103,7 @@ fn visit_queries(query: &Query, see: &mut impl FnMut(&Query)) {
 }
 
 impl Planned {
-    fn new(plan: Plan) -> Planned {
+    fn new(plan: Plan, dialect: Dialect) -> Planned {
         let mut facts = Facts::default();
         let mut nowait = false;
         let mut exclusive = false;
@@ -130,6 +130,16 @@ impl Planned {
                 facts.writes = true;
                 facts.ignore = update.or == Some(ConflictAction::Ignore);
                 facts.locks_what_it_reads = update.source.range.len() > 1;
+                facts.reads_itself = update.source.range.iter().any(|entry| {
+                    let RangeKind::Table(table) = &entry.kind else {
+                        return false;
+                    };
+                    let mut of = entry
+                        .conditions
+                        .iter()
+                        .filter_map(|c| c.subselect.as_deref());
+                    of.any(|plan| super::access::reads_table(&plan.query, table.id))
+                });
             }
             PlanKind::Delete(_) => {
                 facts.writes = true;
@@ -146,7 +156,7 @@ impl Planned {
         });
         let column = |c: &crate::loose::query::OutputColumn| Column {
             name: c.name.clone(),
-            type_name: type_name(c).into(),
+            type_name: c.ty.name(dialect).into(),
         };
         Planned {
             locks: locks.collect(),
@@ -157,28 +167,6 @@ impl Planned {
             plan,
         }
     }
-}
-
-/// The type of a result column as drivers name it.
-fn type_name(column: &crate::loose::query::OutputColumn) -> String {
-    use crate::loose::query::Kind;
-    if let Some(declared) = &column.ty.declared {
-        return declared.name();
-    }
-    let name = match column.ty.kind {
-        Kind::Null => "null",
-        Kind::Int => "bigint",
-        Kind::Unsigned => "bigint unsigned",
-        Kind::Decimal(_) => "decimal",
-        Kind::Double => "double",
-        Kind::Text | Kind::Any => "varchar",
-        Kind::Bytes => "varbinary",
-        Kind::Date => "date",
-        Kind::Time(_) => "time",
-        Kind::DateTime(_) => "datetime",
-        Kind::Json => "json",
-    };
-    name.to_owned()
 }
 
 impl InnoDb {
@@ -202,7 +190,9 @@ impl InnoDb {
             flavour: self.store.flavour,
             database: &self.store.database,
         };
-        let planned = lower(&parsed.tree, &names, args).map(|plan| Rc::new(Planned::new(plan)));
+        let dialect = self.store.flavour.dialect();
+        let planned =
+            lower(&parsed.tree, &names, args).map(|plan| Rc::new(Planned::new(plan, dialect)));
         *cache = Some(Cached {
             stamp,
             kinds,
@@ -282,6 +272,9 @@ impl InnoDb {
             self.store.trx_mut(session).duplicates = true;
         }
         let mut facts = planned.facts;
+        // MariaDB 10.11 makes it an update of two tables.
+        facts.locks_what_it_reads |=
+            facts.reads_itself && self.store.flavour.tests_subselects_by_row();
         facts.alone = alone && !facts.writes;
         let mut handler = Handler {
             store: &mut self.store,

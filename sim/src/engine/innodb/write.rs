@@ -16,6 +16,7 @@ use super::shape::{IndexShape, Shape};
 use super::store::Store;
 use super::trx::Undo;
 use crate::loose::catalog::TableId;
+use crate::trace::Trace;
 
 /// Why a row was not written.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +57,8 @@ pub struct Progress {
     pub written: bool,
     /// A row of another table that is being changed inside the present step.
     pub child: Option<Box<Child>>,
+    /// It follows a change of its parent, which is not looked for.
+    pub cascaded: bool,
     /// `REPLACE` is deleting the row that is in the way in this index.
     pub replacing: Option<usize>,
 }
@@ -197,6 +200,12 @@ impl Store {
         let successor = self.records(index.id).successor(&key);
         self.reads_newest(index.id, &successor);
         self.lock_gap_for_insert(session, shape, index, &successor)?;
+        self.world.trace.push(Trace::Write {
+            session,
+            table: shape.table.id.0,
+            old: None,
+            new: Some(row.clone()),
+        });
         let record = Record {
             newest: version,
             older: Vec::new(),
@@ -214,9 +223,17 @@ impl Store {
 
     fn push_version(&mut self, session: SessionId, shape: &Shape, key: &Key, version: Version) {
         let index = shape.clustered().id;
+        let new = (!version.deleted).then(|| version.row.clone());
         let record = self.record_mut(index, key, false);
         let old = std::mem::replace(&mut record.newest, version);
+        let before = (!old.deleted).then(|| old.row.clone());
         record.older.insert(0, old);
+        self.world.trace.push(Trace::Write {
+            session,
+            table: shape.table.id.0,
+            old: before,
+            new,
+        });
         self.trx_mut(session).undo.push(Undo::Row {
             table: shape.table.id,
             index,
@@ -349,7 +366,7 @@ impl Store {
     ) -> Result<(), Obstacle> {
         self.begin(session, progress);
         let mut result = Ok(());
-        if progress.done == 0 {
+        if progress.done == 0 && !progress.cascaded {
             result = self.check_parents_first(session, shape, Some(old), new);
         }
         // Two steps an index: the old record, the new one. The children come first or last.

@@ -24,13 +24,13 @@ use crate::sql;
 type Script = Result<Rc<[Rc<Parsed>]>, DbError>;
 
 /// A simulated PostgreSQL server with one database.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Postgres {
     pub(super) store: Store,
     /// Prepared texts; they are no part of the state.
     prepared: Vec<Script>,
     /// Their texts.
-    texts: Vec<Arc<str>>,
+    pub(super) texts: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, StatementId>,
     scripts: FxHashMap<Arc<str>, Script>,
     /// Notices as they are sent, for who wants them before the reply; no part of the state.
@@ -540,6 +540,26 @@ impl Database for Postgres {
         self.texts.push(Arc::clone(&text));
         self.ids.insert(text, id);
         id
+    }
+
+    fn text(&self, statement: StatementId) -> Arc<str> {
+        self.text_of(statement)
+    }
+
+    fn has_transaction(&self, session: SessionId) -> bool {
+        self.is_in_transaction(session)
+    }
+
+    fn tracer(&mut self) -> Option<&mut crate::trace::Tracer> {
+        Some(&mut self.store.world.trace)
+    }
+
+    fn leftovers(&self, session: SessionId) -> Vec<String> {
+        self.kept_by(session)
+    }
+
+    fn tables(&self) -> Vec<String> {
+        self.user_tables()
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {

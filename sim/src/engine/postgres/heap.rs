@@ -11,6 +11,7 @@ use super::object::{Key, name};
 use super::ssi::Filled;
 use super::version::{Birth, Death, Hold, row_digest};
 use super::{Entry, Holder, Object, RelId, Run, Snapshot, Store, Version, VersionId, Xid};
+use crate::trace::Trace;
 use crate::world::{Digest, Slot, World};
 
 /// The versions of a table, in physical order.
@@ -309,6 +310,16 @@ impl Store {
         if self.world.footprint.is_on() {
             self.world.footprint.write(name::tail(rel));
             self.world.footprint.write(name::row_lock(rel, position));
+        }
+        if self.world.trace.is_on() {
+            let old = prev.map(|old| Row::clone(self.row(old)));
+            let new = Some(Row::clone(&row));
+            self.world.trace.push(Trace::Write {
+                session,
+                table: rel.0,
+                old,
+                new,
+            });
         }
         let place = self.next_place(rel, &row);
         let version = Version {

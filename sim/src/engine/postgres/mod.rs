@@ -5,6 +5,7 @@
 
 mod access;
 mod alter_index;
+mod audit;
 mod catalog;
 mod control;
 mod database;

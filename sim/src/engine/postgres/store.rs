@@ -49,7 +49,7 @@ fn time_digest(micros: i64, digest: &mut Digest) {
 }
 
 /// The storage half of a server. All state is in its world; all of it can be undone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store {
     pub(super) world: World<Object>,
     /// Where the state and the transaction of each session are, for those that were ever opened; an

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::{DbError, Dialect, Row, Value};
@@ -9,17 +10,19 @@ use rowlock_model::{DbError, Dialect, Row, Value};
 use super::choose;
 use super::image::{Image, master_rows};
 use super::session::{Counts, Settings};
+use super::tracing::Tracing;
 use crate::loose::catalog::VirtualTable;
 use crate::loose::catalog::{ConflictAction, ForeignKey, Index, KeyPart, Table, TableId};
 use crate::loose::errors;
 use crate::loose::eval::Tuple;
 use crate::loose::expr::{Comparison, Expr, HostFunction};
-use crate::loose::plan::Upsert;
+use crate::loose::plan::{Upsert, UpsertTarget};
 use crate::loose::run::Executor;
 use crate::loose::storage::{
     Access, Candidate, Choice, Host, Inserted, NewRow, Scan, SourcePlan, Stop, Storage, StoredRow,
 };
 use crate::loose::value::{compare, truth};
+use crate::trace::{Condition, Sees, Trace};
 
 /// Milliseconds from the beginning of Julian days to 1970-01-01.
 const EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
@@ -42,6 +45,10 @@ pub(super) struct Exec<'a> {
     pub(super) read_clock: bool,
     /// How deep actions of foreign keys are nested.
     pub(super) depth: u32,
+    /// What it reads and writes, if somebody wants to know.
+    pub(super) tracing: Option<Tracing>,
+    /// Rows that the statement has written so far.
+    pub(super) done: i64,
 }
 
 /// A scan: the rowids in their order, and how many are read.
@@ -74,6 +81,8 @@ impl<'a> Exec<'a> {
             writes: BTreeSet::new(),
             read_clock: false,
             depth: 0,
+            tracing: None,
+            done: 0,
         }
     }
 
@@ -203,6 +212,10 @@ impl<'a> Exec<'a> {
     }
 
     fn put(&mut self, table: &Table, rowid: i64, row: Row) {
+        if let Some(tracing) = &mut self.tracing {
+            let old = self.image.row(table.id, rowid);
+            tracing.write(table, old, Some(&row));
+        }
         let autoincrement = table.autoincrement;
         let data = self.image.data_mut(table.id);
         data.rows.insert(rowid, row);
@@ -213,6 +226,10 @@ impl<'a> Exec<'a> {
     }
 
     fn take(&mut self, table: &Table, rowid: i64) {
+        if let Some(tracing) = &mut self.tracing {
+            let old = self.image.row(table.id, rowid);
+            tracing.write(table, old, None);
+        }
         self.image.data_mut(table.id).rows.remove(&rowid);
         self.writes.insert(table.id);
     }
@@ -341,6 +358,31 @@ impl Storage for Exec<'_> {
     type RowId = i64;
     type Cursor = Cursor;
 
+    fn is_traced(&self) -> bool {
+        self.tracing.is_some()
+    }
+
+    fn trace_scan(&mut self, _: &Cursor, table: &Arc<Table>, condition: Rc<Condition>) {
+        if let Some(tracing) = &mut self.tracing {
+            tracing.list.push(Trace::Scan {
+                session: tracing.session,
+                table: table.id.0,
+                condition,
+                sees: Sees::Upto(tracing.snapshot),
+            });
+        }
+    }
+
+    fn trace_read(&mut self, table: &Arc<Table>, row: &Row) {
+        if let Some(tracing) = &mut self.tracing {
+            tracing.list.push(Trace::Read {
+                session: tracing.session,
+                table: table.id.0,
+                row: Row::clone(row),
+            });
+        }
+    }
+
     fn choose(&mut self, plan: &SourcePlan<'_>) -> Result<Choice, Stop> {
         Ok(choose::choose(plan)?)
     }
@@ -413,6 +455,19 @@ impl Storage for Exec<'_> {
         let values: Row = values.into();
         let handler = |index: Option<usize>| upserts.iter().position(|u| u.target.handles(index));
         let mut replaced = 0;
+        // What ON CONFLICT clauses name is looked at first, in their order.
+        for upsert in upserts {
+            let UpsertTarget::Index(number) = upsert.target else {
+                break;
+            };
+            let index = &table.indexes[number];
+            let found = self.duplicate(table, index, &values, rowid, None)?;
+            if let Some(existing) = found.and_then(|other| self.stored(table, other))
+                && let Some(clause) = handler(Some(number))
+            {
+                return Ok(Inserted::Conflict(clause, existing));
+            }
+        }
         if asked.is_some()
             && let Some(existing) = self.stored(table, rowid)
         {
@@ -437,7 +492,15 @@ impl Storage for Exec<'_> {
                 return Ok(Inserted::Conflict(clause, existing));
             }
             match self.on_duplicate(table, Some(index), or)? {
-                false => return Ok(Inserted::Skipped),
+                false => {
+                    if table.autoincrement {
+                        // The number is given, although the row is not there.
+                        let data = self.image.data_mut(table.id);
+                        data.sequence = data.sequence.max(rowid);
+                        self.writes.insert(table.id);
+                    }
+                    return Ok(Inserted::Skipped);
+                }
                 true => {
                     self.delete_row(table, other)?;
                     replaced += 1;
@@ -445,6 +508,7 @@ impl Storage for Exec<'_> {
             }
         }
         self.put(table, rowid, values);
+        self.done += 1;
         if !table.without_rowid {
             self.counts.last_insert_rowid = rowid;
         }
@@ -499,6 +563,7 @@ impl Storage for Exec<'_> {
             // The same bytes are not written again: the transaction stays clean.
             return Ok(self.stored(table, rowid));
         }
+        self.done += 1;
         self.take(table, row.id);
         self.put(table, rowid, Arc::clone(&values));
         if self.settings.foreign_keys {

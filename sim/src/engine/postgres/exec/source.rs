@@ -15,6 +15,7 @@ use std::rc::Rc;
 use rowlock_model::{Row, Value};
 
 use super::bound::{Around, Bound};
+use super::way::Membership;
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::{VersionId, compare_values};
 use crate::plan::catalog::Table;
@@ -85,6 +86,14 @@ impl Exec<'_> {
             around,
             fixed,
             chosen,
+        };
+        let traced = fixed.is_none() && self.store.is_traced();
+        let sink: Sink<'_> = &mut |exec, bound| {
+            if traced {
+                let unread = exec.unread;
+                exec.trace_reads(source, bound, |entry| unread & (1 << entry) == 0);
+            }
+            sink(exec, bound)
         };
         let mut bound = vec![Bound::default(); source.range.len()];
         // Conditions without any row are checked before anything is read.
@@ -310,6 +319,9 @@ impl Exec<'_> {
             bound[index] = fixed[index].clone();
             sink(self, bound)?
         } else if let RangeKind::Table(table) = &entry.kind {
+            if self.store.is_traced() {
+                self.trace_scan(input.source, index, have, bound, input.around);
+            }
             if let Some(members) = &entry.members {
                 let mut flow = Flow::More;
                 for member in members.iter().filter(|m| m.stored) {
@@ -340,8 +352,9 @@ impl Exec<'_> {
             }
             let keys =
                 usable_keys(&entry.access, &entry.paths, have).filter(|_| !table.is_known_small());
-            if keys.is_none()
-                && !table.is_known_small()
+            let looked_up = input.source.rerun.is_some()
+                && matches!(self.store.membership(input.source), Membership::LookedUp);
+            if ((keys.is_none() && !table.is_known_small()) || looked_up)
                 && let Some(versions) = self.small_list(input, index, table)?
             {
                 self.visible_rows(&versions, None, bound, index, sink)?
