@@ -82,7 +82,7 @@ struct Pool {
 }
 
 /// A database behind a pooler with so many server connections; with none, the database itself.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pooler<D> {
     db: D,
     size: u8,
@@ -299,6 +299,10 @@ impl<D: Poolable> Database for Pooler<D> {
         self.db.keep_views();
     }
 
+    fn text(&self, statement: StatementId) -> Arc<str> {
+        self.db.text(statement)
+    }
+
     fn prepare(&mut self, sql: &str) -> StatementId {
         let id = self.db.prepare(sql);
         if self.size > 0 && sets_what_is_followed(sql) && !self.refused.contains(&id) {
@@ -399,6 +403,11 @@ impl<D: Poolable> Database for Pooler<D> {
                 .inner(session)
                 .is_some_and(|inner| self.db.is_busy(inner)),
         }
+    }
+
+    fn has_transaction(&self, session: SessionId) -> bool {
+        let inner = self.inner(session);
+        inner.is_some_and(|inner| self.db.has_transaction(inner))
     }
 
     fn is_gone(&self, session: SessionId) -> bool {
