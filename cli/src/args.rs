@@ -140,7 +140,7 @@ pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) limits: Limits,
     /// What need not be explored twice: `all`, `none`, or some of `sleep-sets`, `invisible-steps`,
-    /// `symmetry`, with commas between them
+    /// `symmetry`, `row-order`, with commas between them
     #[arg(
         long,
         value_name = "LIST",

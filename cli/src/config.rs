@@ -276,10 +276,11 @@ fn reductions(list: &str) -> Result<Reductions, Failure> {
             "sleep-sets" => on.sleep_sets = true,
             "invisible-steps" => on.invisible_steps = true,
             "symmetry" => on.symmetry = true,
+            "row-order" => on.row_order = true,
             other => {
                 return Err(Failure::Usage(format!(
                     "--reduce {list}: `{other}` is none of all, none, sleep-sets, \
-                     invisible-steps, symmetry"
+                     invisible-steps, symmetry, row-order"
                 )));
             }
         }
@@ -354,6 +355,7 @@ mod tests {
         assert_eq!(reductions("none").ok(), Some(Reductions::NONE));
         let some = Reductions {
             symmetry: false,
+            row_order: false,
             ..Reductions::ALL
         };
         assert_eq!(reductions("sleep-sets, invisible-steps").ok(), Some(some));

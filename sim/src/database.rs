@@ -60,6 +60,15 @@ pub enum Progress {
     Pauses,
 }
 
+/// What became of a request, where the server may answer by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// It is answered, without an error, with what [`Database::known_answer`] has under this number.
+    Known(u32),
+    /// Anything else.
+    Other(Progress),
+}
+
 /// Something that the server may do by itself, without a client asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Internal {
@@ -133,6 +142,20 @@ fn intersects(a: &[u64], b: &[u64]) -> bool {
         }
     }
     false
+}
+
+/// Whether the order in which tables keep their rows counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowOrder {
+    /// It is part of the state.
+    #[default]
+    Counts,
+    /// So it is, and the server notes of which tables some program has seen it.
+    Watched,
+    /// It is part of the state only of tables of which some program has seen it.
+    Hidden,
+    /// It is no part of the state, whoever sees it. Wrong, for tests that must then fail.
+    Ignored,
 }
 
 /// One simulated database server. Sessions are numbered from 0 in the order of [`connect`](Self::connect).
@@ -225,6 +248,17 @@ pub trait Database: Clone {
     /// If the session is busy; the explorer must not do that.
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress;
 
+    /// As [`submit`](Self::submit). A server that gives few different answers may number them: whoever
+    /// has seen a number before need not look at the answer again.
+    fn submit_numbered(&mut self, session: SessionId, request: &Request) -> Submitted {
+        Submitted::Other(self.submit(session, request))
+    }
+
+    /// The answer that was given by number.
+    fn known_answer(&self, number: u32) -> Answer {
+        unreachable!("this server numbers no answers, but {number} is asked for")
+    }
+
     /// Carries out one internal event that [`pending`](Self::pending) listed.
     fn internal(&mut self, event: Internal) -> Progress;
 
@@ -291,6 +325,24 @@ pub trait Database: Clone {
                 None,
             )),
         }
+    }
+
+    /// As [`query`](Self::query), for whoever asks only whether there is a row: the order of the rows
+    /// does not count as seen.
+    ///
+    /// # Errors
+    /// What the server would answer.
+    fn find(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError> {
+        self.query(query, args)
+    }
+
+    /// What the order of rows counts for from now on. Not undone; a server whose rows have no order
+    /// but that of their keys, or that cannot tell who sees it, ignores it.
+    fn set_row_order(&mut self, _order: RowOrder) {}
+
+    /// See [`set_row_order`](Self::set_row_order).
+    fn row_order(&self) -> RowOrder {
+        RowOrder::Counts
     }
 
     /// A name for the committed state that [`query`](Self::query) can see: equal while no commit

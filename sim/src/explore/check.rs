@@ -81,7 +81,7 @@ impl Checks {
             }
             let rows = world
                 .db
-                .query(property.query, &[])
+                .find(property.query, &[])
                 .map_err(|error| Flaw::of_query(&property.name, error))?;
             if rows.is_empty() {
                 continue;

@@ -22,7 +22,7 @@ use super::survey::{Enumeration, Survey};
 use super::symmetry::Symmetry;
 use super::trie::Trie;
 use super::world::{Flaw, World};
-use crate::database::{Answer, Database, Progress as Reached, Request, StatementId};
+use crate::database::{Answer, Database, Progress as Reached, Request, RowOrder, StatementId};
 
 /// Explores what processes do to each other in one database.
 ///
@@ -295,6 +295,8 @@ impl<D: Database> Explorer<D> {
         let Ok(mut run) = self.start()? else {
             return Ok(Survey::default());
         };
+        // Ends are compared without the order of rows that nobody sees.
+        run.world.db.set_row_order(RowOrder::Watched);
         let reducer = run.reducer(reductions, broken);
         let until = Until::Everything;
         let search = Search::new(&mut run.world, &mut run.checks, &limits, until, reducer);
@@ -319,6 +321,7 @@ impl<D: Database> Explorer<D> {
         let Ok(mut run) = self.start()? else {
             return Ok(Some(Survey::default()));
         };
+        run.world.db.set_row_order(RowOrder::Watched);
         let enumeration = Enumeration {
             world: &mut run.world,
             checks: &mut run.checks,
@@ -358,10 +361,9 @@ impl<D: Database> Explorer<D> {
         progress: &mut OnProgress<'_>,
         detailed: bool,
     ) -> Result<Detailed, ExploreError> {
-        let _ = detailed;
         let limits = self.limits.clone();
         match self.start()? {
-            Ok(run) => run.search(&limits, progress),
+            Ok(run) => run.search(&limits, progress, detailed),
             Err(exploration) => Ok(without_details(exploration)),
         }
     }
@@ -584,18 +586,22 @@ impl<D: Database> Run<D> {
         mut self,
         limits: &Limits,
         progress: &mut OnProgress<'_>,
+        detailed: bool,
     ) -> Result<Detailed, ExploreError> {
         let reducer = self.reducer(self.reductions, self.broken);
         let reduced = reducer.is_some();
-        let until = match reduced {
+        // Without the graph of states, which only questions of detail and violations need.
+        let quick = reduced || !detailed;
+        let until = match quick {
             true => Until::AnyViolation,
             false => Until::SmallViolation,
         };
         let search = Search::new(&mut self.world, &mut self.checks, limits, until, reducer);
         let mut found = search.run(progress)?;
-        if reduced && !found.violations.is_empty() {
+        if quick && !found.violations.is_empty() {
             // The smallest schedule may be among what was left out.
             (self.world.statements, self.world.waits) = (0, 0);
+            self.world.db.set_row_order(RowOrder::Counts);
             let witness = std::mem::take(&mut found.witness);
             let until = Until::SmallViolation;
             let search = Search::new(&mut self.world, &mut self.checks, limits, until, None);
@@ -610,7 +616,7 @@ impl<D: Database> Run<D> {
             true => self.liveness(limits, progress)?,
             false => None,
         };
-        let mut detailed = self.conclude_search(found, !reduced)?;
+        let mut detailed = self.conclude_search(found, !quick)?;
         if let Some(verdict) = liveness {
             detailed.exploration.verdict = verdict;
         }
@@ -618,7 +624,15 @@ impl<D: Database> Run<D> {
     }
 
     /// What a search uses to leave things out.
-    fn reducer(&self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
+    fn reducer(&mut self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
+        if reductions.row_order {
+            let order = match broken {
+                Broken::RowOrder => RowOrder::Ignored,
+                _ => RowOrder::Hidden,
+            };
+            self.world.db.set_row_order(order);
+            reductions.row_order = self.world.db.row_order() == order;
+        }
         // A property that looks at locks or sessions sees more than what is committed.
         reductions.invisible_steps &= !self.checks.properties.iter().any(|p| p.live);
         if !self.world.db.footprints_are_shown() {

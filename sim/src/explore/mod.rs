@@ -54,6 +54,7 @@ mod serial;
 mod strategy;
 mod survey;
 mod symmetry;
+mod table;
 mod trie;
 mod watch;
 mod world;

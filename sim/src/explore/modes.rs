@@ -51,7 +51,7 @@ impl<D: Database> Explorer<D> {
             counts.transitions = transitions;
             return Ok(run.exploration(verdict, counts));
         }
-        let detailed = run.search(&limits, progress)?;
+        let detailed = run.search(&limits, progress, true)?;
         Ok(detailed.exploration)
     }
 

@@ -1,6 +1,5 @@
 //! The random mode: seeded executions for what is too large to exhaust.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use rand_chacha::ChaCha8Rng;
@@ -11,9 +10,10 @@ use rowlock_model::verdict::Unsupported;
 use super::check::Checks;
 use super::choices::is_work;
 use super::error::ExploreError;
-use super::hash::{BuildIdentity, Key};
+use super::hash::Key;
 use super::search::{OnProgress, Progress};
 use super::strategy::{Chooser, Seen, Strategy};
+use super::table::{Place, Table};
 use super::world::{Flaw, World};
 use crate::database::Database;
 
@@ -66,7 +66,7 @@ pub(crate) struct Sampler<'a, D> {
     chooser: Chooser,
     work: Vec<Choice>,
     /// How often each state was met.
-    visited: HashMap<Key, u32, BuildIdentity>,
+    visited: Table<u32>,
     states_max: u64,
     depth_max: u32,
     /// Events of the longest execution so far: faults are spread over that length.
@@ -93,7 +93,7 @@ impl<'a, D: Database> Sampler<'a, D> {
             checks,
             scheduling: stream(SCHEDULING),
             faults: stream(FAULTS),
-            visited: HashMap::default(),
+            visited: Table::default(),
             states_max: limits.states,
             depth_max: limits.depth,
             length: 1,
@@ -140,10 +140,10 @@ impl<'a, D: Database> Sampler<'a, D> {
         }
         self.world.tracking = false;
         self.sampled.seen = Seen {
-            once: self.visited.values().filter(|n| **n == 1).count() as u64,
-            twice: self.visited.values().filter(|n| **n == 2).count() as u64,
+            once: self.visited.values().filter(|n| *n == 1).count() as u64,
+            twice: self.visited.values().filter(|n| *n == 2).count() as u64,
             distinct: self.visited.len() as u64,
-            met: self.visited.values().map(|n| u64::from(*n)).sum(),
+            met: self.visited.values().map(u64::from).sum(),
         };
         Ok(self.sampled)
     }
@@ -205,12 +205,13 @@ impl<'a, D: Database> Sampler<'a, D> {
             committed = now;
             let key = Key::from(self.world.fingerprint());
             let full = self.visited.len() as u64 >= self.states_max;
-            match self.visited.get_mut(&key) {
-                Some(met) => *met = met.saturating_add(1),
-                None if full => {}
-                None => {
-                    self.visited.insert(key, 1);
+            match self.visited.place(key) {
+                Place::Taken(at) => {
+                    let met = self.visited.value(at);
+                    *met = met.saturating_add(1);
                 }
+                Place::Free(_) if full => {}
+                Place::Free(at) => self.visited.fill(at, key, 1),
             }
             if path.len() as u64 > u64::from(self.depth_max) {
                 self.sampled.stopped = Some(format!("depth {}", self.depth_max));
@@ -250,7 +251,7 @@ impl<'a, D: Database> Sampler<'a, D> {
             transitions: self.sampled.transitions,
             depth: self.length as u32,
             executions: self.sampled.executions,
-            memory_bytes: self.visited.capacity() as u64 * 25,
+            memory_bytes: self.visited.bytes(),
         }
     }
 }

@@ -22,6 +22,7 @@ mod pause;
 mod prepared;
 mod role;
 mod row_lock;
+mod row_order;
 mod sequence;
 mod session;
 mod settings;
