@@ -184,6 +184,8 @@ pub(crate) struct Query {
     pub(crate) limit: Option<Node>,
     pub(crate) offset: Option<Node>,
     pub(crate) locks: Vec<Locking>,
+    /// `INTO @a, @b` (MySQL); empty without it. Only of a whole statement.
+    pub(crate) into: Vec<String>,
     pub(crate) at: usize,
     /// The byte after its end.
     pub(crate) end: usize,
@@ -509,6 +511,26 @@ pub(crate) enum Statement {
     Control(Control),
 }
 
+/// What `SHOW` shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Show {
+    Variables {
+        global: bool,
+        like: Option<String>,
+    },
+    Warnings {
+        errors_only: bool,
+        /// `SHOW COUNT(*) WARNINGS`.
+        count: bool,
+    },
+    CreateTable(TableName),
+    /// `SHOW COLUMNS FROM t`, `DESCRIBE t`.
+    Columns(TableName),
+    Processlist,
+    Tables(Option<String>),
+    Databases(Option<String>),
+}
+
 /// How a transaction of SQLite begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum BeginKind {
@@ -528,13 +550,14 @@ pub(crate) enum Control {
         snapshot: bool,
         read_only: Option<bool>,
     },
+    /// `None` where it is not said (`completion_type` of MySQL decides).
     Commit {
-        chain: bool,
-        release: bool,
+        chain: Option<bool>,
+        release: Option<bool>,
     },
     Rollback {
-        chain: bool,
-        release: bool,
+        chain: Option<bool>,
+        release: Option<bool>,
     },
     Savepoint(Ident),
     RollbackTo(Ident),
@@ -560,8 +583,8 @@ pub(crate) enum Control {
         id: Node,
     },
     Use(Ident),
-    /// `SHOW ..`: its words in capitals.
-    Show(Vec<String>, usize),
+    /// `SHOW ..`, `DESCRIBE t`.
+    Show(Show),
     Do(Vec<Node>),
     Explain(Box<Statement>),
     Analyze(Vec<TableName>),

@@ -69,6 +69,8 @@ pub enum Function {
     Replace,
     /// `INSTR(x, y)`.
     Instr,
+    /// `LOCATE(y, x, from)`, `POSITION(y IN x)`.
+    Locate,
     /// `LPAD(x, n, fill)`.
     PadLeft,
     /// `RPAD(x, n, fill)`.
@@ -151,6 +153,24 @@ fn extreme_order(dialect: Dialect, a: &Value, b: &Value) -> Ordering {
         _ => Comparison::Exact,
     };
     compare(by, a, b)
+}
+
+/// Where `needle` begins in `hay`, in characters from 1, at `from` or later; 0 if it does not.
+/// Behind the last character, MySQL finds the empty text, MariaDB nothing.
+fn locate(needle: &str, hay: &str, from: i64, dialect: Dialect) -> i64 {
+    let hay: Vec<char> = hay.to_lowercase().chars().collect();
+    let needle: Vec<char> = needle.to_lowercase().chars().collect();
+    let Some(from) = usize::try_from(from).ok().and_then(|n| n.checked_sub(1)) else {
+        return 0;
+    };
+    if dialect == Dialect::MariaDb && from >= hay.len() && from > 0 {
+        return 0;
+    }
+    let last = hay.len().checked_sub(needle.len());
+    let found = last.and_then(|last| {
+        (from..=last).find(|at| hay[*at..*at + needle.len()] == needle[..])
+    });
+    found.map_or(0, |at| at as i64 + 1)
 }
 
 /// Calls a function.
@@ -257,6 +277,10 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
             };
             let at = hay.find(&needle).map(|i| hay[..i].chars().count() + 1);
             Value::Int(at.unwrap_or(0) as i64)
+        }
+        Function::Locate => {
+            let from = args.get(2).map_or(1, |_| int(2));
+            Value::Int(locate(&text(0), &text(1), from, dialect))
         }
         Function::PadLeft | Function::PadRight => {
             pad(&text(0), int(1), &text(2), function == Function::PadLeft)

@@ -11,7 +11,7 @@ use super::catalog::Column;
 use super::errors;
 use super::storage::Stop;
 use super::temporal;
-use super::types::DeclaredType;
+use super::types::{Collation, DeclaredType};
 use super::value::{
     apply_affinity, as_datetime, as_decimal, as_float, mysql_text, number_of_text, round_decimal,
 };
@@ -35,6 +35,12 @@ pub fn store(column: &Column, value: Value, strict: bool, row: usize) -> Result<
     }
     if let DeclaredType::Sqlite { affinity, .. } = &column.ty {
         return Ok(apply_affinity(value, *affinity));
+    }
+    if column.collation == Collation::Latin1SwedishCi
+        && value.as_str().is_some_and(|text| !text.is_ascii())
+    {
+        let what = "a text in latin1 that is not ASCII";
+        return Err(DbError::unsupported(what, None));
     }
     match to_type(&column.ty, value) {
         Ok(value) => Ok(value),

@@ -42,6 +42,13 @@ impl Schema {
         self.names.values().filter_map(|id| self.shapes.get(id))
     }
 
+    /// The names of tables and views, in order.
+    pub fn relation_names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self.names.keys().chain(self.views.keys()).cloned().collect();
+        names.sort();
+        names
+    }
+
     /// Puts a table in, in place of the one with its number.
     pub fn put(&mut self, shape: Shape, stamp: u64) {
         let id = shape.table.id;
@@ -120,11 +127,14 @@ pub struct Names<'s> {
     pub flavour: Flavour,
     /// The database.
     pub database: &'s str,
+    /// The database in use.
+    pub current: &'s str,
 }
 
 impl Catalog for Names<'_> {
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {
-        if let Some(schema) = schema.filter(|schema| *schema != self.database) {
+        let schema = schema.unwrap_or(self.current);
+        if schema != self.database {
             let view = views::find(self.flavour, schema, name)?;
             return Some(Relation::Virtual(view));
         }
@@ -136,6 +146,10 @@ impl Catalog for Names<'_> {
     }
 
     fn database(&self) -> &str {
-        self.database
+        self.current
+    }
+
+    fn is_text_variable(&self, name: &str) -> bool {
+        super::variables::is_text(name)
     }
 }

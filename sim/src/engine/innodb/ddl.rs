@@ -14,7 +14,7 @@ use super::metadata::MetaMode;
 use super::records::{Record, Version, Writer};
 use super::run::Run;
 use super::shape::{IndexId, IndexShape, Shape};
-use super::statement::{Halt, Planned, metadata_halt};
+use super::statement::{Halt, Planned, metadata_halt, notices};
 use crate::loose::catalog::{Table, TableId};
 use crate::loose::plan::{Alter, Ddl};
 use crate::loose::run::Executor;
@@ -35,9 +35,12 @@ impl InnoDb {
             self.store.session_mut(session).in_transaction = false;
         }
         self.lock_exclusively(session, ddl, run)?;
-        self.change_schema(session, ddl)?;
+        self.change_schema(session, ddl, &mut run.warnings)?;
         self.store.session_mut(session).row_count = 0;
-        Ok(Reply::tag(planned.plan.tag))
+        Ok(Reply {
+            notices: notices(run),
+            ..Reply::tag(planned.plan.tag)
+        })
     }
 
     /// The tables that a change is about, by name.
@@ -84,7 +87,16 @@ impl InnoDb {
         Ok(())
     }
 
-    fn change_schema(&mut self, session: SessionId, ddl: &Ddl) -> Result<(), DbError> {
+    fn change_schema(
+        &mut self,
+        session: SessionId,
+        ddl: &Ddl,
+        warnings: &mut Vec<(u16, String)>,
+    ) -> Result<(), DbError> {
+        let schema = &self.store.session(session).schema;
+        if *schema != self.store.database {
+            return Err(DbError::unsupported(format!("a change of {schema}"), None));
+        }
         match ddl {
             Ddl::CreateTable {
                 table,
@@ -98,11 +110,11 @@ impl InnoDb {
                 if table.temporary {
                     return Err(DbError::unsupported("a temporary table", None));
                 }
-                self.create_table(table, *if_not_exists)
+                self.create_table(table, *if_not_exists, warnings)
             }
             Ddl::DropTable {
                 names, if_exists, ..
-            } => self.drop_tables(names, *if_exists),
+            } => self.drop_tables(names, *if_exists, warnings),
             Ddl::CreateIndex {
                 table,
                 index,
@@ -165,8 +177,16 @@ impl InnoDb {
                 Ok(())
             }
             Ddl::DropView { name, if_exists } => {
-                if self.store.schema().view(name).is_none() && !if_exists {
-                    return Err(self.no_such_table(name));
+                if self.store.schema().view(name).is_none() {
+                    let (code, message) = self
+                        .store
+                        .flavour
+                        .unknown_view(&self.store.database, name);
+                    if !if_exists {
+                        return Err(errors::mysql(code, "42S02", message));
+                    }
+                    warnings.push((code, message));
+                    return Ok(());
                 }
                 let stamp = self.next_stamp();
                 self.store.schema_mut().put_view(name, None, stamp);
@@ -191,13 +211,18 @@ impl InnoDb {
         self.store.schema().stamp + 1
     }
 
-    fn create_table(&mut self, table: &Table, if_not_exists: bool) -> Result<(), DbError> {
+    fn create_table(
+        &mut self,
+        table: &Table,
+        if_not_exists: bool,
+        warnings: &mut Vec<(u16, String)>,
+    ) -> Result<(), DbError> {
         if self.store.schema().table(&table.name).is_some() {
-            return if if_not_exists {
-                Ok(())
-            } else {
-                Err(exists(&table.name))
-            };
+            if !if_not_exists {
+                return Err(exists(&table.name));
+            }
+            warnings.push((1050, format!("Table '{}' already exists", table.name)));
+            return Ok(());
         }
         let mut table = table.clone();
         table.id = self.next_table();
@@ -205,7 +230,12 @@ impl InnoDb {
         self.put_table(&Arc::new(table), None, Vec::new())
     }
 
-    fn drop_tables(&mut self, names: &[Arc<str>], if_exists: bool) -> Result<(), DbError> {
+    fn drop_tables(
+        &mut self,
+        names: &[Arc<str>],
+        if_exists: bool,
+        warnings: &mut Vec<(u16, String)>,
+    ) -> Result<(), DbError> {
         let missing: Vec<String> = names
             .iter()
             .filter(|name| self.store.schema().table(name).is_none())
@@ -233,7 +263,16 @@ impl InnoDb {
             }
             self.remove_table(&shape);
         }
-        if missing.is_empty() || if_exists {
+        if if_exists {
+            let note = |names: String| (1051, format!("Unknown table '{names}'"));
+            match self.store.flavour.tells_missing_tables_at_once() {
+                true if missing.is_empty() => {}
+                true => warnings.push(note(missing.join(","))),
+                false => warnings.extend(missing.into_iter().map(note)),
+            }
+            return Ok(());
+        }
+        if missing.is_empty() {
             return Ok(());
         }
         let text = missing.join(",");

@@ -35,6 +35,7 @@ pub mod run;
 pub mod scan;
 pub mod session;
 pub mod shape;
+mod show;
 mod statement;
 mod store;
 mod time;

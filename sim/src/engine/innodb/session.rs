@@ -12,6 +12,36 @@ use super::run::Run;
 use crate::database::{Answer, Request};
 use crate::world::Digest;
 
+/// What follows the end of a transaction (`completion_type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Completion {
+    /// Nothing.
+    #[default]
+    NoChain,
+    /// Another transaction begins.
+    Chain,
+    /// The session ends.
+    Release,
+}
+
+impl Completion {
+    /// All, by their numbers.
+    pub const ALL: [Completion; 3] = [
+        Completion::NoChain,
+        Completion::Chain,
+        Completion::Release,
+    ];
+
+    /// As the variable spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Completion::NoChain => "NO_CHAIN",
+            Completion::Chain => "CHAIN",
+            Completion::Release => "RELEASE",
+        }
+    }
+}
+
 /// The settings of a session that decide about concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
@@ -31,6 +61,16 @@ pub struct Settings {
     pub snapshot_isolation: bool,
     /// `sql_mode` is strict.
     pub strict: bool,
+    /// `completion_type`.
+    pub completion: Completion,
+    /// `foreign_key_checks`.
+    pub foreign_keys: bool,
+    /// `innodb_table_locks`: `LOCK TABLES` takes InnoDB's table locks as well.
+    pub table_locks: bool,
+    /// `innodb_deadlock_detect`; of the server only.
+    pub detects_deadlocks: bool,
+    /// `innodb_rollback_on_timeout`; of the server only.
+    pub rolls_back_on_timeout: bool,
     /// Other variables that were set.
     pub others: BTreeMap<Arc<str>, Value>,
 }
@@ -47,6 +87,11 @@ impl Settings {
             statement_timeout_ms: 0,
             snapshot_isolation: flavour.snapshot_isolation,
             strict: true,
+            completion: Completion::NoChain,
+            foreign_keys: true,
+            table_locks: true,
+            detects_deadlocks: true,
+            rolls_back_on_timeout: false,
             others: BTreeMap::new(),
         }
     }
@@ -86,6 +131,17 @@ pub enum Waiting {
     Nothing(Box<Answer>),
 }
 
+/// One line of `SHOW WARNINGS`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Diagnostic {
+    /// `Note`, `Warning` or `Error`.
+    pub level: &'static str,
+    /// Its number.
+    pub code: u16,
+    /// Its text.
+    pub message: Arc<str>,
+}
+
 /// A request that was begun and waits.
 #[derive(Clone, Debug)]
 pub struct Flight {
@@ -95,6 +151,8 @@ pub struct Flight {
     pub replies: Vec<Reply>,
     /// The statement that waits.
     pub run: Run,
+    /// The text of that statement.
+    pub text: Arc<str>,
     /// What it waits for.
     pub waiting: Waiting,
     /// When the wait ends by itself: microseconds since 1970.
@@ -129,6 +187,10 @@ pub struct SessionState {
     pub row_count: i64,
     /// `FOUND_ROWS()`.
     pub found_rows: i64,
+    /// What the last statement had to say (`SHOW WARNINGS`).
+    pub diagnostics: Rc<[Diagnostic]>,
+    /// The database in use.
+    pub schema: Arc<str>,
     /// The client wants matched rows counted, not changed ones (`CLIENT_FOUND_ROWS`).
     pub counts_found: bool,
     /// The request in flight.
@@ -139,7 +201,7 @@ pub struct SessionState {
 
 impl SessionState {
     /// A session that was just opened.
-    pub fn new(settings: Settings) -> SessionState {
+    pub fn new(settings: Settings, schema: Arc<str>) -> SessionState {
         SessionState {
             next: NextModes::default(),
             in_transaction: false,
@@ -152,6 +214,8 @@ impl SessionState {
             reported_id: 0,
             row_count: 0,
             found_rows: 0,
+            diagnostics: Rc::new([]),
+            schema,
             counts_found: false,
             flight: None,
             gone: None,
@@ -186,6 +250,10 @@ impl SessionState {
         self.row_count.hash(digest);
         self.found_rows.hash(digest);
         self.counts_found.hash(digest);
+        if !self.diagnostics.is_empty() {
+            self.diagnostics.hash(digest);
+        }
+        self.schema.hash(digest);
         if let Some(flight) = &self.flight {
             flight.request.hash(digest);
             flight.replies.hash(digest);

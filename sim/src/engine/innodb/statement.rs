@@ -19,7 +19,7 @@ use crate::loose::catalog::ConflictAction;
 use crate::loose::lower;
 use crate::loose::parse::Parsed as Tree;
 use crate::loose::plan::{InsertSource, Plan, PlanKind, TableUse};
-use crate::loose::query::{Body, OnBusy, Query, RangeKind, Strength};
+use crate::loose::query::{Body, OnBusy, Query, RangeEntry, RangeKind, Strength};
 use crate::loose::run::{Executor, Outcome};
 use crate::loose::storage::Stop;
 
@@ -28,12 +28,15 @@ use crate::loose::storage::Stop;
 pub(super) struct Parsed {
     /// The statement.
     pub(super) tree: Tree,
+    /// Its text alone.
+    pub(super) text: Arc<str>,
     plan: RefCell<Option<Cached>>,
 }
 
 #[derive(Debug)]
 struct Cached {
     stamp: u64,
+    schema: Arc<str>,
     kinds: Vec<std::mem::Discriminant<Value>>,
     planned: Result<Rc<Planned>, DbError>,
 }
@@ -49,6 +52,8 @@ pub(super) struct Planned {
     nowait: bool,
     /// `FOR UPDATE` somewhere.
     locks_exclusively: bool,
+    /// It is about tables, or about views of the server.
+    uses_tables: bool,
 }
 
 /// Why a statement did not end with a reply.
@@ -69,6 +74,7 @@ impl From<DbError> for Halt {
 impl Parsed {
     pub(super) fn new(tree: Tree) -> Parsed {
         Parsed {
+            text: tree.own_text().into(),
             tree,
             plan: RefCell::new(None),
         }
@@ -107,8 +113,11 @@ impl Planned {
         let mut facts = Facts::default();
         let mut nowait = false;
         let mut exclusive = false;
+        let mut views = false;
         let mut see = |query: &Query| {
             if let Body::Select(select) = &query.body {
+                let is_view = |e: &RangeEntry| matches!(e.kind, RangeKind::Virtual(_));
+                views |= select.source.range.iter().any(is_view);
                 for lock in select.source.range.iter().filter_map(|e| e.lock) {
                     nowait |= lock.busy == OnBusy::Fail;
                     exclusive |= lock.strength == Strength::Update;
@@ -149,6 +158,7 @@ impl Planned {
             type_name: type_name(c).into(),
         };
         Planned {
+            uses_tables: views || !plan.tables.is_empty() || matches!(plan.kind, PlanKind::Ddl(_)),
             locks: locks.collect(),
             columns: plan.columns.iter().map(column).collect(),
             facts,
@@ -184,15 +194,18 @@ fn type_name(column: &crate::loose::query::OutputColumn) -> String {
 impl InnoDb {
     pub(super) fn planned(
         &mut self,
+        session: SessionId,
         parsed: &Parsed,
         args: &[Value],
     ) -> Result<Rc<Planned>, DbError> {
         self.store.reads_schema();
         let stamp = self.store.schema().stamp;
+        let schema = &self.store.session(session).schema;
         let kinds: Vec<_> = args.iter().map(std::mem::discriminant).collect();
         let mut cache = parsed.plan.borrow_mut();
         if let Some(cached) = &*cache
             && cached.stamp == stamp
+            && cached.schema == *schema
             && cached.kinds == kinds
         {
             return cached.planned.clone();
@@ -201,10 +214,12 @@ impl InnoDb {
             schema: self.store.schema(),
             flavour: self.store.flavour,
             database: &self.store.database,
+            current: schema,
         };
         let planned = lower(&parsed.tree, &names, args).map(|plan| Rc::new(Planned::new(plan)));
         *cache = Some(Cached {
             stamp,
+            schema: Arc::clone(schema),
             kinds,
             planned: planned.clone(),
         });
@@ -219,6 +234,9 @@ impl InnoDb {
         args: &[Value],
         run: &mut Run,
     ) -> Result<Reply, Halt> {
+        if !run.resumed {
+            run.text = Arc::clone(&parsed.text);
+        }
         if !run.resumed && self.store.session(session).reported_id != 0 {
             self.store.session_mut(session).reported_id = 0;
         }
@@ -232,12 +250,17 @@ impl InnoDb {
         if let ast::Statement::Control(control) = &parsed.tree.tree {
             return self.control(session, control, parsed, args, run);
         }
-        let planned = self.planned(parsed, args)?;
+        let planned = self.planned(session, parsed, args)?;
+        run.uses_tables = planned.uses_tables;
         if let PlanKind::Ddl(ddl) = &planned.plan.kind {
             let result = self.ddl(session, ddl, &planned, run);
             return self.settle(session, run, result);
         }
-        let result = self.data(session, &planned, args, run);
+        let into = match &parsed.tree.tree {
+            ast::Statement::Query(query) => &query.into[..],
+            _ => &[],
+        };
+        let result = self.data(session, &planned, args, into, run);
         self.settle(session, run, result)
     }
 
@@ -262,8 +285,13 @@ impl InnoDb {
         session: SessionId,
         planned: &Planned,
         args: &[Value],
+        into: &[String],
         run: &mut Run,
     ) -> Result<Reply, Halt> {
+        if !into.is_empty() && into.len() != planned.columns.len() {
+            let message = "The used SELECT statements have a different number of columns";
+            return Err(errors::mysql(1222, "21000", message).into());
+        }
         if !run.resumed {
             self.open_transaction(session);
         }
@@ -295,7 +323,44 @@ impl InnoDb {
         let result = Executor::new(&mut handler, dialect).run(&planned.plan);
         let waiting = handler.waiting.take();
         let outcome = result.map_err(|stop| halt(stop, waiting))?;
+        if !into.is_empty() {
+            return Ok(self.assign(session, into, &outcome, run)?);
+        }
         Ok(self.reply(session, planned, outcome, run))
+    }
+
+    /// `SELECT .. INTO @a, @b`: one row, or none and a warning.
+    fn assign(
+        &mut self,
+        session: SessionId,
+        into: &[String],
+        outcome: &Outcome,
+        run: &mut Run,
+    ) -> Result<Reply, DbError> {
+        if outcome.rows.len() > 1 {
+            let message = "Result consisted of more than one row";
+            return Err(errors::mysql(1172, "42000", message));
+        }
+        let state = self.store.session_mut(session);
+        let found = outcome.rows.len() as i64;
+        (state.row_count, state.found_rows) = (found, found);
+        match outcome.rows.first() {
+            Some(row) => {
+                let variables = Rc::make_mut(&mut state.variables);
+                for (name, value) in into.iter().zip(row.iter()) {
+                    variables.insert(name.to_lowercase().into(), value.clone());
+                }
+            }
+            None => {
+                let message = "No data - zero rows fetched, selected, or processed";
+                run.warnings.push((1329, message.to_owned()));
+            }
+        }
+        Ok(Reply {
+            affected: found as u64,
+            notices: notices(run),
+            ..Reply::tag("SELECT")
+        })
     }
 
     /// Metadata locks of the tables that a statement uses, in the order of their first mention.
@@ -419,9 +484,12 @@ impl InnoDb {
         self.store.withdraw_metadata(session);
         self.store.cancel_user_wait(session);
         let doomed = std::mem::take(&mut self.store.trx_mut(session).doomed);
+        let timed_out = &*error.code == "1205"
+            && run.waits_for_row
+            && self.store.globals().rolls_back_on_timeout;
         // A deadlock has rolled the transaction back already, one of user locks has not.
-        let ends =
-            doomed || &*error.code == "1020" || (&*error.code == "1213" && !run.user_deadlock);
+        let ends = timed_out
+            || doomed || &*error.code == "1020" || (&*error.code == "1213" && !run.user_deadlock);
         if ends {
             self.store.rollback(session);
             self.store.release_metadata(session, false);

@@ -190,6 +190,7 @@ impl Lowering<'_> {
                 kind_only(Kind::Text),
             ),
             ("REPLACE", _) => (F::Replace, 3, 3, kind_only(Kind::Text)),
+            ("LOCATE", false) => (F::Locate, 2, 3, kind_only(Kind::Int)),
             ("INSTR", _) => (F::Instr, 2, 2, kind_only(Kind::Int)),
             ("LPAD", false) => (F::PadLeft, 3, 3, kind_only(Kind::Text)),
             ("RPAD", false) => (F::PadRight, 3, 3, kind_only(Kind::Text)),
@@ -242,7 +243,7 @@ impl Lowering<'_> {
                 | "UUID_TO_BIN" | "BIN_TO_UUID" | "JSON_UNQUOTE" | "JSON_CONTAINS" | "CEIL"
                 | "FLOOR" | "LIKELY" | "UNLIKELY" | "ZEROBLOB" | "LIKE" | "GLOB" | "TRUNCATE"
                 | "INSERT" | "BENCHMARK" | "ANY_VALUE" | "TIMEDIFF" | "DATE_TRUNC" | "WEEKDAY"
-                | "DAYOFWEEK" | "TO_DAYS" | "LOCATE" | "CONV" | "ASCII" | "ORD" | "SPACE"
+                | "DAYOFWEEK" | "TO_DAYS" | "CONV" | "ASCII" | "ORD" | "SPACE"
                 | "STRCMP" | "INET_ATON" | "MICROSECOND" | "QUARTER" | "WEEK" | "TIME"
                 | "TIMESTAMP" | "CAST",
                 _,

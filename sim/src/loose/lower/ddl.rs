@@ -10,7 +10,6 @@ use crate::loose::ast::{self, AlterAction, IndexDef, Statement};
 use crate::loose::catalog::{ConflictAction, Table, View};
 use crate::loose::errors;
 use crate::loose::plan::{Alter, Ddl, PlanKind, TableUse};
-use crate::loose::types::Collation;
 
 impl Lowering<'_> {
     pub(super) fn ddl(&mut self, statement: &Statement) -> Result<Lowered, DbError> {
@@ -151,7 +150,7 @@ impl Lowering<'_> {
                 .at(name.at))
             }
         };
-        let collation = Collation::default_of(self.dialect);
+        let collation = table.collation;
         Ok(match action {
             AlterAction::AddColumn { column: def, after } => {
                 let column = self.column(def, collation)?;

@@ -139,6 +139,7 @@ impl Lowering<'_> {
             return self.query(query);
         }
         self.query(&ast::Query {
+            into: Vec::new(),
             with: Vec::new(),
             recursive: false,
             body: body.clone(),

@@ -26,6 +26,10 @@ impl Lowering<'_> {
         let mut table = Table {
             id: crate::loose::catalog::TableId::default(),
             name: create.name.name.name.clone(),
+            collation: match &create.collation {
+                Some(name) => self.collation_named(name)?,
+                None => Collation::default_of(self.dialect),
+            },
             columns: Vec::new(),
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
@@ -47,10 +51,7 @@ impl Lowering<'_> {
             };
             return Ok(created(table, create, None, text));
         }
-        let collation = match &create.collation {
-            Some(name) => self.collation_named(name)?,
-            None => Collation::default_of(self.dialect),
-        };
+        let collation = table.collation;
         for def in &create.columns {
             let column = self.column(def, collation)?;
             if table.column(&column.name).is_some() {

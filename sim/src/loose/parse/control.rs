@@ -3,7 +3,7 @@
 use rowlock_model::{DbError, Isolation};
 
 use super::Parser;
-use crate::loose::ast::{BeginKind, Control, Scope, SetItem, TableLock};
+use crate::loose::ast::{BeginKind, Control, Scope, SetItem, Show, TableLock};
 use crate::loose::lex::TokenKind;
 
 impl Parser<'_> {
@@ -30,8 +30,8 @@ impl Parser<'_> {
         } else if self.eat_word("COMMIT") || self.eat_word("END") {
             self.sqlite_transaction_name();
             Control::Commit {
-                chain: false,
-                release: false,
+                chain: None,
+                release: None,
             }
         } else if self.eat_word("ROLLBACK") {
             self.eat_word("TRANSACTION");
@@ -40,8 +40,8 @@ impl Parser<'_> {
                 Control::RollbackTo(self.ident()?)
             } else {
                 Control::Rollback {
-                    chain: false,
-                    release: false,
+                    chain: None,
+                    release: None,
                 }
             }
         } else if self.eat_word("SAVEPOINT") {
@@ -137,10 +137,10 @@ impl Parser<'_> {
             }
         } else if self.eat_word("USE") {
             Control::Use(self.ident()?)
-        } else if self.is_word("SHOW") {
-            let at = self.at();
-            self.advance();
-            Control::Show(self.words()?, at)
+        } else if self.eat_word("SHOW") {
+            Control::Show(self.show()?)
+        } else if self.eat_word("DESCRIBE") || self.eat_word("DESC") {
+            Control::Show(Show::Columns(self.table_name()?))
         } else if self.is_word("FLUSH") {
             let at = self.at();
             self.advance();
@@ -210,16 +210,16 @@ impl Parser<'_> {
             self.eat_word("SAVEPOINT");
             return Ok(Control::RollbackTo(self.ident()?));
         }
-        let mut chain = false;
-        let mut release = false;
-        if self.eat_words(&["AND", "NO", "CHAIN"]) {
-        } else if self.eat_words(&["AND", "CHAIN"]) {
-            chain = true;
-        }
-        if self.eat_words(&["NO", "RELEASE"]) {
-        } else if self.eat_word("RELEASE") {
-            release = true;
-        }
+        let chain = match () {
+            () if self.eat_words(&["AND", "NO", "CHAIN"]) => Some(false),
+            () if self.eat_words(&["AND", "CHAIN"]) => Some(true),
+            () => None,
+        };
+        let release = match () {
+            () if self.eat_words(&["NO", "RELEASE"]) => Some(false),
+            () if self.eat_word("RELEASE") => Some(true),
+            () => None,
+        };
         Ok(match commit {
             true => Control::Commit { chain, release },
             false => Control::Rollback { chain, release },
@@ -290,7 +290,11 @@ impl Parser<'_> {
                     rest
                 }
                 Some(_) => return crate::loose::errors::unsupported("this variable", at),
-                None => &name,
+                // Of the next transaction, where there is such a thing.
+                None => {
+                    *scope = Scope::Next;
+                    &name
+                }
             };
             crate::loose::ast::Ident {
                 name: bare.into(),
@@ -300,6 +304,8 @@ impl Parser<'_> {
         } else {
             if self.eat_word("GLOBAL") {
                 *scope = Scope::Global;
+            } else if *scope == Scope::Next {
+                *scope = Scope::Session;
             } else if self.eat_word("SESSION") || self.eat_word("LOCAL") {
                 *scope = Scope::Session;
             }
@@ -310,9 +316,22 @@ impl Parser<'_> {
         if !self.eat(":=") {
             self.expect("=")?;
         }
-        // ON and DEFAULT are words here, not columns.
+        // ON and the like are words here, not columns.
         let at = self.at();
-        let word = ["ON", "OFF", "DEFAULT", "BINARY", "ALL"]
+        if self.is_word("DEFAULT") {
+            self.advance();
+            let value = crate::loose::ast::Node {
+                kind: crate::loose::ast::NodeKind::Default(None),
+                at,
+                end: self.last_end(),
+            };
+            return Ok(SetItem::System {
+                scope: *scope,
+                name,
+                value,
+            });
+        }
+        let word = ["ON", "OFF", "BINARY", "ALL"]
             .iter()
             .find(|word| self.is_word(word));
         let value = match word {

@@ -8,6 +8,7 @@ mod ddl;
 mod expr;
 mod primary;
 mod select;
+mod show;
 mod table;
 mod type_name;
 mod write;
@@ -65,6 +66,7 @@ pub fn parse(text: &str, dialect: Dialect) -> Vec<Result<Parsed, DbError>> {
         tokens,
         pos: 0,
         params: 0,
+        into: Vec::new(),
         lexical,
     };
     let mut statements = Vec::new();
@@ -76,7 +78,14 @@ pub fn parse(text: &str, dialect: Dialect) -> Vec<Result<Parsed, DbError>> {
         }
         parser.params = 0;
         let offset = parser.at();
-        let tree = parser.statement().and_then(|tree| {
+        parser.into.clear();
+        let tree = parser.statement().and_then(|mut tree| {
+            if !parser.into.is_empty() {
+                match &mut tree {
+                    Statement::Query(query) => query.into = std::mem::take(&mut parser.into),
+                    _ => return parser.unsupported("INTO inside of this statement"),
+                }
+            }
             if parser.is_symbol(";") || (parser.is_end() && parser.lexical.is_none()) {
                 Ok(tree)
             } else {
@@ -104,6 +113,8 @@ struct Parser<'t> {
     tokens: Vec<Token>,
     pos: usize,
     params: usize,
+    /// The variables of the `INTO` of this statement.
+    into: Vec<String>,
     /// Why the tokens end where they end, if that is not the end of the text.
     lexical: Option<DbError>,
 }
@@ -468,8 +479,7 @@ impl Parser<'_> {
                 self.unsupported(&format!("the statement {word}"))
             }
             "CALL" | "LOAD" | "HANDLER" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "GRANT"
-            | "REVOKE" | "XA" | "OPTIMIZE" | "REPAIR" | "CHECK" | "CHECKSUM" | "DESC"
-            | "DESCRIBE" | "IMPORT" | "INSTALL" | "RESET" | "SIGNAL" | "GET" | "CACHE"
+            | "REVOKE" | "XA" | "OPTIMIZE" | "REPAIR" | "CHECK" | "CHECKSUM" | "IMPORT" | "INSTALL" | "RESET" | "SIGNAL" | "GET" | "CACHE"
             | "BINLOG" | "CHANGE" | "STOP" | "SHUTDOWN" | "CLONE" | "HELP"
                 if !self.is_sqlite() =>
             {

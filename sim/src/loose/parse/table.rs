@@ -3,7 +3,7 @@
 use rowlock_model::DbError;
 
 use super::Parser;
-use crate::loose::ast::{
+use crate::loose::ast::{Ident, 
     ColumnDef, ColumnOption, Constraint, CreateTable, Reference2, Statement, TypeName,
 };
 use crate::loose::catalog::Reference;
@@ -125,10 +125,26 @@ impl Parser<'_> {
             self.expect_word("CHARSET")?;
         }
         self.eat("=");
-        if !self.eat_word("UTF8MB4") {
-            return self.unsupported("this character set");
+        let at = self.at();
+        let charset = self.any_word()?;
+        let collation = self.usual_collation(&charset, at)?;
+        // A collation that was named counts, wherever it stands.
+        if table.collation.is_none() {
+            table.collation = Some(collation);
         }
         Ok(())
+    }
+
+    /// The name of the usual collation of a character set.
+    pub(super) fn usual_collation(&self, charset: &Ident, at: usize) -> Result<Ident, DbError> {
+        let collation = crate::loose::types::Collation::of_charset(&charset.name, self.dialect);
+        let Some(collation) = collation else {
+            return crate::loose::errors::unsupported("this character set", at);
+        };
+        Ok(Ident {
+            name: collation.name().into(),
+            ..charset.clone()
+        })
     }
 
     pub(super) fn is_constraint(&self) -> bool {

@@ -45,11 +45,7 @@ impl Store {
     /// Locks a table for row locks of that mode.
     pub fn lock_table(&mut self, session: SessionId, table: TableId, mode: TableMode) {
         let held = &self.trx(session).tables;
-        let covers = |(t, m): &(TableId, TableMode)| {
-            *t == table
-                && (*m == mode
-                    || (*m, mode) == (TableMode::IntentionExclusive, TableMode::IntentionShared))
-        };
+        let covers = |(t, m): &(TableId, TableMode)| *t == table && m.covers(mode);
         if !held.iter().any(covers) {
             self.trx_mut(session).tables.push((table, mode));
         }
