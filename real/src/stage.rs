@@ -495,8 +495,16 @@ impl Stage for RealStage {
             Server::Postgres(server) => self.runtime.block_on(server.pause_at(plan, open)),
             server => {
                 let dialect = on!(server, server => server.dialect());
+                let reason = match dialect {
+                    Dialect::Sqlite => "it locks no rows",
+                    _ => {
+                        "InnoDB tests the conditions of a row after it has locked it, and a lock of \
+                         somebody else is waited for or skipped, so nothing can stop a statement right \
+                         before a record lock"
+                    }
+                };
                 Err(failure(format!(
-                    "statements cannot be made to pause between row locks on a live {dialect}"
+                    "this cannot be replayed between row locks on a live {dialect}: {reason}"
                 )))
             }
         }

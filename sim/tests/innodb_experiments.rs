@@ -205,7 +205,7 @@ impl Run {
                         self.last.insert(name.to_owned(), text);
                         self.settle("goes on");
                     }
-                    Outcome::Blocked => {
+                    Outcome::Blocked | Outcome::Paused(_) => {
                         let before = self.events.len();
                         self.settle("goes on");
                         // Whoever died of its wait is told of after the wait.

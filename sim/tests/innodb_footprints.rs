@@ -98,7 +98,7 @@ fn run(row: &Row) -> Result<(), String> {
     server.send(session, "begin");
     let result = match server.send(session, &row.sql) {
         Outcome::Done(result) => result_text(&result, server.db.reported_id(session)),
-        Outcome::Blocked => "blocked".to_owned(),
+        Outcome::Blocked | Outcome::Paused(_) => "blocked".to_owned(),
     };
     let locks = server.locks(Some("A"));
     let mut difference = String::new();

@@ -8,6 +8,8 @@
 //! | `a:> SQL` | session `a` (opened when first named) sends one statement |
 //! | `level "read committed"` | the level of sessions opened from here on |
 //! | `clock ms=1200` | time passes on the server |
+//! | `granularity row` | from now on statements pause before record locks |
+//! | `continue a` | session `a`, which pauses before a record lock, goes on |
 //! | `kill a` | the server ends a session |
 //! | `locks` | all explicit locks in MySQL's notation |
 
@@ -19,15 +21,31 @@ use std::path::Path;
 
 use goldenscript::{Command, Context, Runner};
 use innodb::{Outcome, Server, Target, result_text};
+use rowlock_model::schedule::SessionId;
 use rowlock_sim::database::Database;
 
 struct Scripted(Server);
 
 impl Scripted {
+    fn outcome(&self, session: SessionId, outcome: Outcome) -> String {
+        match outcome {
+            Outcome::Done(result) => result_text(&result, self.0.db.reported_id(session)) + "\n",
+            Outcome::Blocked => {
+                let blockers = self.0.db.shown_blockers(session);
+                let names: Vec<String> = blockers.iter().map(|s| self.0.name(*s)).collect();
+                format!("waits for {}\n", names.join(", "))
+            }
+            Outcome::Paused(before) => format!("pauses before {before}\n"),
+        }
+    }
+
     fn settle(&mut self, output: &mut String) {
         for (session, result) in self.0.settle() {
             let text = result_text(&result, self.0.db.reported_id(session));
             let _ = writeln!(output, "{} goes on: {text}", self.0.name(session));
+        }
+        for (session, before) in std::mem::take(&mut self.0.paused) {
+            let _ = writeln!(output, "{} pauses before {before}", self.0.name(session));
         }
     }
 }
@@ -39,17 +57,8 @@ impl Runner for Scripted {
         let mut output = String::new();
         if let Some(name) = &context.prefix {
             let session = self.0.session(name);
-            match self.0.send(session, &command.name) {
-                Outcome::Done(result) => {
-                    output = result_text(&result, self.0.db.reported_id(session));
-                    output.push('\n');
-                }
-                Outcome::Blocked => {
-                    let blockers = self.0.db.shown_blockers(session);
-                    let names: Vec<String> = blockers.iter().map(|s| self.0.name(*s)).collect();
-                    let _ = writeln!(output, "waits for {}", names.join(", "));
-                }
-            }
+            let outcome = self.0.send(session, &command.name);
+            output = self.outcome(session, outcome);
             self.settle(&mut output);
             return Ok(output);
         }
@@ -63,6 +72,20 @@ impl Runner for Scripted {
                 let ms: i64 = args.take_key("ms").ok_or("ms=?")?.parse()?;
                 let now = self.0.db.now_micros();
                 self.0.db.set_now_micros(now + ms * 1_000);
+                self.settle(&mut output);
+            }
+            "granularity" => {
+                let granularity = args.next_pos().ok_or("which?")?.parse()?;
+                self.0.db.set_granularity(granularity)?;
+            }
+            "continue" => {
+                let name = args.next_pos().ok_or("which session?")?.to_owned();
+                let session = self.0.session(&name);
+                if !self.0.db.pauses().iter().any(|p| p.session == session) {
+                    return Err(format!("{name} does not pause").into());
+                }
+                let outcome = self.0.proceed(session);
+                output = self.outcome(session, outcome);
                 self.settle(&mut output);
             }
             "kill" => {

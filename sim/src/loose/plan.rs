@@ -9,6 +9,8 @@ use super::query::{Cte, OutputColumn, Query, SortKey, Source};
 /// A statement ready to run, valid for one version of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
+    /// What the server warns of, whatever the statement does (number, text).
+    pub warnings: Vec<(u16, String)>,
     /// What to do.
     pub kind: PlanKind,
     /// How many `?` there are.

@@ -60,6 +60,8 @@ pub(crate) enum Outcome {
     Done(Result<Reply, DbError>),
     /// Blocked.
     Blocked,
+    /// Pauses before this record lock, in row granularity.
+    Paused(String),
 }
 
 /// A server with sessions that have names.
@@ -74,6 +76,8 @@ pub(crate) struct Server {
     pub(crate) picks: Vec<usize>,
     /// How many there were, each time there were several.
     pub(crate) choices: Vec<usize>,
+    /// Who came to pause after a wait, and before what.
+    pub(crate) paused: Vec<(SessionId, String)>,
 }
 
 impl Server {
@@ -86,6 +90,7 @@ impl Server {
             waiting: Vec::new(),
             picks: Vec::new(),
             choices: Vec::new(),
+            paused: Vec::new(),
         }
     }
 
@@ -126,9 +131,19 @@ impl Server {
         self.take(session, progress)
     }
 
+    /// A session that pauses goes on.
+    pub(crate) fn proceed(&mut self, session: SessionId) -> Outcome {
+        let progress = self.db.internal(Internal::Continue(session));
+        self.take(session, progress)
+    }
+
     fn take(&mut self, session: SessionId, progress: Progress) -> Outcome {
         match progress {
-            Progress::Pauses => unreachable!("nothing pauses"),
+            Progress::Pauses => {
+                let pauses = self.db.pauses();
+                let pause = pauses.into_iter().find(|p| p.session == session);
+                Outcome::Paused(pause.map_or(String::new(), |p| p.before))
+            }
             Progress::Waits => {
                 if !self.waiting.contains(&session) {
                     self.waiting.push(session);
@@ -149,6 +164,8 @@ impl Server {
         loop {
             let mut pending = Vec::new();
             self.db.pending(&mut pending);
+            // Who pauses goes on when a command says so.
+            pending.retain(|internal| !matches!(internal, Internal::Continue(_)));
             let place = |internal: &Internal| {
                 let (Internal::Resume(s)
                 | Internal::Continue(s)
@@ -172,8 +189,10 @@ impl Server {
             | Internal::Expire(s)
             | Internal::Deadlock(s)) = pending[at];
             let progress = self.db.internal(pending[at]);
-            if let Outcome::Done(result) = self.take(s, progress) {
-                answers.push((s, result));
+            match self.take(s, progress) {
+                Outcome::Done(result) => answers.push((s, result)),
+                Outcome::Paused(before) => self.paused.push((s, before)),
+                Outcome::Blocked => {}
             }
         }
     }

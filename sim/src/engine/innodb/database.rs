@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rowlock_model::schedule::SessionId;
+use rowlock_model::schedule::{Granularity, SessionId};
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Value};
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,7 @@ use super::run::Run;
 use super::session::{Diagnostic, Flight, SessionState, Waiting};
 use super::statement::{Halt, Parsed};
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Progress, Request, StatementId, Wait,
+    Answer, Database, Footprint, Internal, Mark, Pause, Progress, Request, StatementId, Wait,
 };
 use crate::loose::parse;
 use crate::loose::types::DeclaredType;
@@ -129,8 +129,12 @@ impl InnoDb {
         let progress = match result {
             Ok(answer) => Progress::Done(answer),
             Err(waiting) => {
+                let pauses = matches!(waiting, Waiting::Pause(_));
                 self.suspend(session, work, waiting);
-                Progress::Waits
+                match pauses {
+                    true => Progress::Pauses,
+                    false => Progress::Waits,
+                }
             }
         };
         self.after_step();
@@ -144,8 +148,9 @@ impl InnoDb {
         let usual = match &waiting {
             Waiting::Row => until(settings.row_timeout_s),
             Waiting::Metadata => until(settings.metadata_timeout_s),
-            Waiting::UserLock | Waiting::Sleep | Waiting::Nothing(_) => None,
+            Waiting::UserLock | Waiting::Sleep | Waiting::Pause(_) | Waiting::Nothing(_) => None,
         };
+        self.store.view_persists(session);
         let own = work.run.until_micros.take();
         work.run.waits_for_lock = matches!(waiting, Waiting::Row | Waiting::Metadata);
         work.run.waits_for_row = waiting == Waiting::Row;
@@ -305,7 +310,16 @@ impl InnoDb {
             Waiting::Metadata => !self.store.waits_for_metadata(session),
             Waiting::UserLock => self.store.user_locks().blocker(session).is_none(),
             Waiting::Sleep => self.is_due(session),
+            Waiting::Pause(_) => false,
             Waiting::Nothing(_) => true,
+        }
+    }
+
+    /// Before which record lock a session pauses.
+    fn pause(&self, session: SessionId) -> Option<&str> {
+        match &self.store.session(session).flight.as_ref()?.waiting {
+            Waiting::Pause(before) => Some(before),
+            _ => None,
         }
     }
 
@@ -390,6 +404,7 @@ impl InnoDb {
                 None => "user lock".to_owned(),
             },
             Waiting::Sleep => "sleep".to_owned(),
+            Waiting::Pause(before) => before.clone(),
             Waiting::Nothing(_) => "nothing".to_owned(),
         }
     }
@@ -442,9 +457,8 @@ impl Database for InnoDb {
 
     fn internal(&mut self, event: Internal) -> Progress {
         match event {
-            Internal::Resume(session) => self.resume(session, false),
+            Internal::Resume(session) | Internal::Continue(session) => self.resume(session, false),
             Internal::Expire(session) => self.resume(session, true),
-            Internal::Continue(session) => panic!("session {} does not pause", session.0),
             Internal::Deadlock(session) => {
                 panic!(
                     "deadlocks are resolved when they arise; session {} is in none",
@@ -457,7 +471,9 @@ impl Database for InnoDb {
     fn pending(&self, out: &mut Vec<Internal>) {
         let mut expired = Vec::new();
         for session in self.store.sessions() {
-            if self.is_ready(session) {
+            if self.pause(session).is_some() {
+                out.push(Internal::Continue(session));
+            } else if self.is_ready(session) {
                 out.push(Internal::Resume(session));
             } else if self.is_due(session) {
                 expired.push(Internal::Expire(session));
@@ -489,6 +505,7 @@ impl Database for InnoDb {
             let mut blockers = match &flight.waiting {
                 Waiting::Row => self.store.row_blockers(session),
                 Waiting::Metadata | Waiting::UserLock => self.store.outer_blockers(session),
+                Waiting::Pause(_) => continue,
                 Waiting::Sleep | Waiting::Nothing(_) => Vec::new(),
             };
             blockers.sort();
@@ -500,6 +517,19 @@ impl Database for InnoDb {
             });
         }
         waits
+    }
+
+    fn set_granularity(&mut self, granularity: Granularity) -> Result<(), DbError> {
+        self.store.set_pauses(granularity == Granularity::Row);
+        Ok(())
+    }
+
+    fn pauses(&self) -> Vec<Pause> {
+        let pauses = self.store.sessions().filter_map(|session| {
+            let before = self.pause(session)?.to_owned();
+            Some(Pause { session, before })
+        });
+        pauses.collect()
     }
 
     fn now_micros(&self) -> i64 {

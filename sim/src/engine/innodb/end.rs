@@ -35,6 +35,14 @@ impl Store {
         view
     }
 
+    /// The statement stops, and its read view stays until it goes on: which one it is decides what it
+    /// sees then.
+    pub fn view_persists(&mut self, session: SessionId) {
+        if self.trx(session).view.is_some() {
+            self.world.footprint.read(name::COMMITS);
+        }
+    }
+
     /// Closes the transaction's read view.
     pub fn close_view(&mut self, session: SessionId) {
         if self.trx(session).view.is_some() {

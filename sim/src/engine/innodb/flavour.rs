@@ -166,9 +166,11 @@ impl Flavour {
         level <= Isolation::ReadCommitted && !self.snapshot_isolation
     }
 
-    /// Touching a record that is newer than the read view is error 1020.
-    pub fn checks_snapshot(self, level: Isolation) -> bool {
-        self.snapshot_isolation && level >= Isolation::RepeatableRead
+    /// Touching a record that is newer than the read view is error 1020. Below REPEATABLE READ that is a
+    /// view which the statement itself opened, by reading another table (or the same one) consistently
+    /// first.
+    pub fn checks_snapshot(self) -> bool {
+        self.snapshot_isolation
     }
 
     /// Locking reads and changes open the read view as well.

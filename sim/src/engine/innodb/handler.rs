@@ -96,6 +96,10 @@ impl Handler<'_> {
         match stop {
             ScanStop::Refused(refused) => self.refused(refused),
             ScanStop::Changed => errors::record_changed(&table.name).into(),
+            ScanStop::Paused(before) => {
+                self.waiting = Some(Waiting::Pause(before));
+                Stop::Wait
+            }
         }
     }
 
@@ -208,6 +212,10 @@ impl Handler<'_> {
                     return Err(errors::table_changed().into());
                 }
             }
+            // What READ UNCOMMITTED reads does not depend on its view, what it may touch does.
+            None if self.store.flavour_of(self.session).checks_snapshot() => {
+                self.store.open_view(self.session, false);
+            }
             None => {}
         }
         self.run.scans.push(Scanning {
@@ -237,7 +245,8 @@ impl Handler<'_> {
                 (key, row, tentative)
             }))),
             Err(stop) => {
-                if let Some(seconds) = scan.plan.wait_seconds {
+                let waits = stop == ScanStop::Refused(Refused::Wait);
+                if let Some(seconds) = scan.plan.wait_seconds.filter(|_| waits) {
                     let now = self.store.now_micros();
                     self.run.until_micros = Some(now + i64::from(seconds) * 1_000_000);
                 }
@@ -396,6 +405,7 @@ impl Storage for Handler<'_> {
         let entry = match self.run.replay() {
             Some(entry) => entry,
             None => {
+                self.pause_before_insert(&shape, &full)?;
                 let entry = self.insert_live(&shape, &full, or, upserts)?;
                 self.run.record(entry.clone());
                 entry

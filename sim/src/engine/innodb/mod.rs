@@ -29,6 +29,7 @@ pub mod key;
 pub mod lock;
 pub mod metadata;
 mod object;
+pub mod pause;
 pub mod range;
 pub mod records;
 pub mod run;

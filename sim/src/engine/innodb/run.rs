@@ -85,6 +85,8 @@ pub struct Run {
     pub interrupted: bool,
     /// It failed because of a deadlock of user locks, which undoes nothing.
     pub user_deadlock: bool,
+    /// In row granularity: it was let past the pause before the row that it inserts.
+    pub let_insert: bool,
     /// The end of the wait that begins now, if it is not the usual one.
     pub until_micros: Option<i64>,
 }
@@ -119,6 +121,7 @@ impl Run {
             uses_tables: false,
             text: no_text(),
             user_deadlock: false,
+            let_insert: false,
             interrupted: false,
             until_micros: None,
         }
@@ -154,6 +157,7 @@ impl Run {
         self.entries.push(entry);
         self.at += 1;
         self.granted = false;
+        self.let_insert = false;
         self.progress = Progress::default();
     }
 
@@ -201,6 +205,7 @@ impl Run {
             scan.cursor.digest(digest);
         }
         self.progress.hash(digest);
+        self.let_insert.hash(digest);
         self.start_micros.hash(digest);
         self.changes.hash(digest);
         self.metadata.hash(digest);

@@ -14,6 +14,7 @@ use rowlock_model::{Isolation, Row};
 
 use super::key::{Key, Part, Pos};
 use super::lock::{Granted, Mode, OnBusy, Refused, Span};
+use super::pause::Passed;
 use super::range::{Filter, KeyRange};
 use super::records::Record;
 use super::shape::{IndexId, IndexShape, Shape};
@@ -76,14 +77,16 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cursor {
     range: usize,
-    at: At,
+    pub(super) at: At,
     /// No record of the range was looked at yet.
-    first: bool,
+    pub(super) first: bool,
     pub(super) taken: Vec<Taken>,
     /// The end of the range was met exactly: nothing behind it can be in the range.
     met_end: bool,
     /// The candidate shown last is to be locked, waiting if need be.
-    insist: bool,
+    pub(super) insist: bool,
+    /// Past which pause it was let, in row granularity.
+    pub(super) passed: Passed,
 }
 
 /// A row that a scan found.
@@ -98,12 +101,14 @@ pub struct Found {
 }
 
 /// Why a scan did not go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanStop {
     /// Somebody has something locked.
     Refused(Refused),
     /// Snapshot isolation: a record is newer than the read view.
     Changed,
+    /// It pauses before this place.
+    Paused(String),
 }
 
 impl From<Refused> for ScanStop {
@@ -128,6 +133,7 @@ impl Default for Cursor {
             taken: Vec::new(),
             met_end: false,
             insist: false,
+            passed: Passed::Nothing,
         }
     }
 }
@@ -167,7 +173,9 @@ impl Store {
         plan: &Plan,
         cursor: &mut Cursor,
     ) -> Result<Option<Found>, ScanStop> {
-        cursor.taken.clear();
+        if cursor.passed != Passed::Row {
+            cursor.taken.clear();
+        }
         loop {
             let Some(range) = plan.ranges.get(cursor.range) else {
                 return Ok(None);
@@ -179,15 +187,19 @@ impl Store {
                 cursor.met_end = false;
                 continue;
             }
-            let Some(pos) = self.place(session, plan, range, cursor)? else {
+            let Some(pos) = self.place(plan, range, cursor) else {
+                self.lock_start_of_reverse(session, plan, range, cursor, None)?;
                 cursor.at = At::End;
                 continue;
             };
+            self.pause_before_place(session, plan, range, cursor, &pos)?;
+            self.lock_start_of_reverse(session, plan, range, cursor, Some(&pos))?;
             cursor.at = At::On(pos.clone());
             let insist = cursor.insist;
             let step = self.look(session, plan, range, cursor, &pos)?;
             cursor.first = false;
             cursor.insist = false;
+            cursor.passed = Passed::Nothing;
             match step {
                 Step::Row(found) => {
                     let alone = plan.is_unique(range) && !found.tentative;
@@ -286,13 +298,7 @@ impl Store {
     }
 
     /// The place that is to be looked at next; `None` at the end of the range.
-    fn place(
-        &mut self,
-        session: SessionId,
-        plan: &Plan,
-        range: &KeyRange,
-        cursor: &Cursor,
-    ) -> Result<Option<Pos>, ScanStop> {
+    fn place(&self, plan: &Plan, range: &KeyRange, cursor: &Cursor) -> Option<Pos> {
         let index = plan.index_shape();
         let records = self.records(index.id);
         let found = |found: Option<(&Key, &Record)>| found.map(|(key, _)| Pos::Record(key.clone()));
@@ -310,14 +316,14 @@ impl Store {
                 At::On(Pos::Record(key)) => found(records.first(Bound::Included(key))),
                 At::Behind(Pos::Record(key)) => found(records.first(Bound::Excluded(key))),
                 At::On(Pos::Supremum) => None,
-                At::Behind(Pos::Supremum) | At::End => return Ok(None),
+                At::Behind(Pos::Supremum) | At::End => return None,
             };
-            return Ok(Some(next.unwrap_or(Pos::Supremum)));
+            return Some(next.unwrap_or(Pos::Supremum));
         }
-        let next = match &cursor.at {
+        match &cursor.at {
             At::Start => match range.high() {
                 // A scan that begins at the end locks the end.
-                None => return Ok(Some(Pos::Supremum)),
+                None => Some(Pos::Supremum),
                 Some((parts, inclusive)) => {
                     let last = records
                         .iter()
@@ -327,32 +333,40 @@ impl Store {
                             Ordering::Equal => inclusive,
                             Ordering::Greater => false,
                         });
-                    let last = found(last);
-                    let behind = match &last {
-                        Some(Pos::Record(key)) => records.successor(key),
-                        _ => found(records.first(Bound::Unbounded)).unwrap_or(Pos::Supremum),
-                    };
-                    self.lock_start_of_reverse(session, plan, &behind)?;
-                    last
+                    found(last)
                 }
             },
-            At::On(Pos::Supremum) => return Ok(Some(Pos::Supremum)),
+            At::On(Pos::Supremum) => Some(Pos::Supremum),
             At::On(Pos::Record(key)) => found(records.last(Bound::Included(key))),
             At::Behind(Pos::Record(key)) => found(records.last(Bound::Excluded(key))),
             At::Behind(Pos::Supremum) => found(records.iter().next_back()),
             At::End => None,
-        };
-        Ok(next)
+        }
     }
 
-    /// A scan backwards from a key locks the gap behind its first record.
+    /// A scan backwards from a key locks the gap behind its first record, or in front of all records if
+    /// it has none.
     fn lock_start_of_reverse(
         &mut self,
         session: SessionId,
         plan: &Plan,
-        behind: &Pos,
+        range: &KeyRange,
+        cursor: &Cursor,
+        first: Option<&Pos>,
     ) -> Result<(), ScanStop> {
+        if !plan.reverse || cursor.at != At::Start || range.high().is_none() {
+            return Ok(());
+        }
         let index = plan.index_shape();
+        let records = self.records(index.id);
+        let behind = match first {
+            Some(Pos::Record(key)) => records.successor(key),
+            _ => match records.first(Bound::Unbounded) {
+                Some((key, _)) => Pos::Record(key.clone()),
+                None => Pos::Supremum,
+            },
+        };
+        let behind = &behind;
         self.reads_newest(index.id, behind);
         if let Some(mode) = plan.lock.filter(|_| self.locks_gaps(session)) {
             let span = Span::Gap;

@@ -127,6 +127,8 @@ pub enum Waiting {
     UserLock,
     /// The clock (`SLEEP`).
     Sleep,
+    /// Nothing: in row granularity, it pauses before this record lock.
+    Pause(String),
     /// Nothing any more: ended by somebody, this is the answer.
     Nothing(Box<Answer>),
 }
@@ -263,6 +265,10 @@ impl SessionState {
                 Waiting::Metadata => digest.word(2),
                 Waiting::UserLock => digest.word(3),
                 Waiting::Sleep => digest.word(4),
+                Waiting::Pause(before) => {
+                    digest.word(5);
+                    before.hash(digest);
+                }
                 Waiting::Nothing(answer) => answer.hash(digest),
             }
             flight.until_micros.hash(digest);

@@ -33,6 +33,8 @@ pub struct Store {
     schema: Slot,
     metadata: Slot,
     user_locks: Slot,
+    /// Whether statements pause before record locks; no part of the state.
+    pub(super) pauses: bool,
 }
 
 /// The object in a slot is of another kind than its key says: our mistake.
@@ -64,6 +66,7 @@ impl Store {
             schema,
             metadata,
             user_locks,
+            pauses: false,
         }
     }
 

@@ -6,6 +6,7 @@ use rowlock_model::{Isolation, Value};
 
 use super::key::{Key, Pos};
 use super::lock::{Granted, Mode, OnBusy, Refused, Span};
+use super::pause::Passed;
 use super::range::KeyRange;
 use super::records::Record;
 use super::scan::{Cursor, Found, Plan, ScanStop, Step, Taken};
@@ -61,6 +62,7 @@ impl Store {
         }
         let clustered = shape.clustered();
         let pos = Pos::Record(key.clone());
+        self.pause_before_row(session, plan, cursor, &pos, mode)?;
         match self.lock_record(
             session,
             shape,
@@ -78,7 +80,11 @@ impl Store {
                 span: Span::Record,
             }),
             Err(Refused::Busy) if plan.busy == OnBusy::Skip => return Ok(None),
-            Err(refused) => return Err(refused.into()),
+            Err(refused) => {
+                // A record that was waited for stays locked.
+                cursor.passed = Passed::Place;
+                return Err(refused.into());
+            }
         }
         let Some(row) = self.record(clustered.id, &key).cloned() else {
             return Ok(None);

@@ -548,7 +548,7 @@ pub(super) fn processes(store: &Store, reader: Reader<'_>) -> Vec<Vec<Value>> {
             Some(Waiting::UserLock) => ("Query", "User lock"),
             Some(Waiting::Sleep) => ("Query", "User sleep"),
             Some(Waiting::Nothing(_)) => ("Sleep", ""),
-            Some(Waiting::Row) => {
+            Some(Waiting::Row | Waiting::Pause(_)) => {
                 let statement = statement_of(store, session, reader);
                 ("Query", row_stage(store.flavour, statement.as_deref()))
             }

@@ -77,7 +77,7 @@ impl Store {
     /// Whether snapshot isolation forbids to touch a record.
     pub fn is_changed_since_view(&self, session: SessionId, record: &Record) -> bool {
         let trx = self.trx(session);
-        let checks = self.flavour_of(session).checks_snapshot(trx.level);
+        let checks = self.flavour_of(session).checks_snapshot();
         let Some(view) = trx.view.filter(|_| checks) else {
             return false;
         };

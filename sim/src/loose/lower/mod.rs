@@ -118,6 +118,8 @@ struct Lowering<'c> {
     clause: Clause,
     /// Inside a statement that changes data.
     in_write: bool,
+    /// See [`Plan::warnings`].
+    warnings: Vec<(u16, String)>,
 }
 
 impl<'c> Lowering<'c> {
@@ -138,6 +140,7 @@ impl<'c> Lowering<'c> {
             cte_count: 0,
             clause: Clause::Fields,
             in_write: false,
+            warnings: Vec::new(),
         }
     }
 
@@ -165,6 +168,7 @@ impl<'c> Lowering<'c> {
         Plan {
             kind,
             params: self.param_count,
+            warnings: self.warnings,
             columns,
             tag,
             tables: self.tables,
@@ -179,6 +183,13 @@ impl<'c> Lowering<'c> {
     fn next_cte(&mut self) -> CteId {
         self.cte_count += 1;
         CteId(self.cte_count - 1)
+    }
+
+    /// MySQL warns of something that a later version will not have.
+    pub(super) fn deprecated(&mut self, code: u16, message: &str) {
+        if self.dialect == Dialect::MySql {
+            self.warnings.push((code, message.to_owned()));
+        }
     }
 
     /// Notes that the statement touches a table.

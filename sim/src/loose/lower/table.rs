@@ -120,6 +120,9 @@ impl Lowering<'_> {
             (Some(ty), false) => self.mysql_type(ty)?,
             (None, false) => return errors::unsupported("a column without a type", def.name.at),
         };
+        if let Some(written) = &def.ty {
+            self.deprecated_type(written, &ty);
+        }
         let collation = match &ty {
             DeclaredType::Binary(_) | DeclaredType::Varbinary(_) | DeclaredType::Blob(_) => {
                 Collation::Binary
@@ -162,6 +165,34 @@ impl Lowering<'_> {
             }
         }
         Ok(column)
+    }
+
+    /// Display widths and the like, of which MySQL warns.
+    fn deprecated_type(&mut self, written: &ast::TypeName, ty: &DeclaredType) {
+        const WIDTH: &str =
+            "Integer display width is deprecated and will be removed in a future release.";
+        const UNSIGNED: &str = "UNSIGNED for decimal and floating point data types is deprecated and \
+                                support for it will be removed in a future release.";
+        const DIGITS: &str = "Specifying number of digits for floating point data types is deprecated \
+                              and will be removed in a future release.";
+        match ty {
+            DeclaredType::Int { bytes, .. } => {
+                let is_boolean = *bytes == 1 && written.numbers == [1];
+                if !written.numbers.is_empty() && !is_boolean {
+                    self.deprecated(1681, WIDTH);
+                }
+            }
+            DeclaredType::Decimal { .. } if written.unsigned => self.deprecated(1681, UNSIGNED),
+            DeclaredType::Float | DeclaredType::Double => {
+                if written.unsigned {
+                    self.deprecated(1681, UNSIGNED);
+                }
+                if written.numbers.len() == 2 {
+                    self.deprecated(1681, DIGITS);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// An expression without columns.

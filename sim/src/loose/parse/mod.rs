@@ -382,7 +382,8 @@ impl Parser<'_> {
 
     fn table_name(&mut self) -> Result<TableName, DbError> {
         let first = self.ident()?;
-        if self.eat(".") {
+        if self.is_symbol(".") && !self.symbol_ahead(1, "*") {
+            self.advance();
             let name = self.any_word()?;
             return Ok(TableName {
                 schema: Some(first),

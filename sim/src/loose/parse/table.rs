@@ -54,6 +54,8 @@ impl Parser<'_> {
             }
             self.expect(")")?;
             self.table_options(&mut table)?;
+        } else if !self.is_sqlite() {
+            self.table_options(&mut table)?;
         }
         let as_query = self.eat_word("AS") || (!self.is_sqlite() && self.begins_query());
         if as_query {

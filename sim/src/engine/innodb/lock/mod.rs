@@ -73,7 +73,7 @@ pub fn must_wait(mode: Mode, span: Span, supremum: bool, other: &RecordLock) -> 
 
 impl RecordLock {
     /// Whether this granted lock makes a request superfluous.
-    fn covers(&self, mode: Mode, span: Span, supremum: bool) -> bool {
+    pub(super) fn covers(&self, mode: Mode, span: Span, supremum: bool) -> bool {
         !self.waiting
             && self.span != Span::Insert
             && self.mode >= mode

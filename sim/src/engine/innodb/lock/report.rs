@@ -106,7 +106,12 @@ impl Store {
         list
     }
 
-    fn lock_data(&self, shape: &Shape, index: &IndexShape, pos: &Pos) -> (String, bool) {
+    pub(in super::super) fn lock_data(
+        &self,
+        shape: &Shape,
+        index: &IndexShape,
+        pos: &Pos,
+    ) -> (String, bool) {
         let Pos::Record(key) = pos else {
             return ("supremum pseudo-record".to_owned(), false);
         };
