@@ -377,13 +377,14 @@ impl InnoDb {
             flavour: self.store.flavour,
             database: &self.store.database,
             current: &self.store.session(session).schema,
+            session,
         };
         let (expr, tables) = lower_scalar(node, &parsed.tree, &names, args)?;
         run.uses_tables |= !tables.is_empty();
-        if !run.resumed {
+        if !run.resumed && !tables.is_empty() {
             self.open_transaction(session);
         }
-        for (table, _) in &tables {
+        for (table, _) in tables.iter().filter(|(table, _)| !table.temporary) {
             let mode = MetaMode::SharedRead;
             self.store
                 .lock_metadata(session, &table.name, mode, false, true)

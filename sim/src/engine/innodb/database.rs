@@ -12,7 +12,7 @@ use super::errors;
 use super::flavour::Flavour;
 use super::lock::ListedLock;
 use super::run::Run;
-use super::session::{Diagnostic, Flight, SessionState, Waiting};
+use super::session::{Diagnostic, Flight, SessionState, Told, Waiting};
 use super::statement::{Halt, Parsed};
 use crate::database::{
     Answer, Database, Footprint, Internal, Mark, Pause, Progress, Request, StatementId, Wait,
@@ -100,6 +100,22 @@ impl InnoDb {
     /// The automatic number that the server reported to the client with its last reply; 0 if none.
     pub fn reported_id(&self, session: SessionId) -> i64 {
         self.store.session(session).reported_id
+    }
+
+    /// The line that came with the last answer of a session; empty if there was none.
+    fn told(&self, session: SessionId) -> Option<String> {
+        Some(match self.store.session(session).told {
+            Told::Nothing => String::new(),
+            Told::Records { records, warnings } => {
+                format!("Records: {records}  Duplicates: 0  Warnings: {warnings}")
+            }
+            Told::Rows {
+                matched,
+                changed,
+                warnings,
+            } => format!("Rows matched: {matched}  Changed: {changed}  Warnings: {warnings}"),
+            Told::NotKept => return None,
+        })
     }
 
     /// From now on the session's changes are counted by rows found, not by rows changed
@@ -367,6 +383,7 @@ impl InnoDb {
         self.store.trx_mut(session).doomed = false;
         self.store.release_metadata(session, true);
         self.store.release_user_locks(session);
+        self.drop_temporaries(session);
         let state = self.store.session_mut(session);
         state.in_transaction = false;
         state.savepoints.clear();
@@ -530,6 +547,10 @@ impl Database for InnoDb {
             Some(Pause { session, before })
         });
         pauses.collect()
+    }
+
+    fn info(&self, session: SessionId) -> Option<String> {
+        self.told(session)
     }
 
     fn now_micros(&self) -> i64 {

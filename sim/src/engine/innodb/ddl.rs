@@ -9,15 +9,18 @@ use rowlock_model::{DbError, Reply, Row, Value};
 
 use super::database::InnoDb;
 use super::errors;
-use super::handler::Handler;
+use super::handler::{Facts, Handler};
 use super::metadata::MetaMode;
 use super::records::{Record, Version, Writer};
 use super::run::Run;
 use super::shape::{IndexId, IndexShape, Shape};
-use super::statement::{Halt, Planned, metadata_halt, notices};
+use super::session::Told;
+use super::statement::{Halt, Planned, halt, metadata_halt, notices};
 use crate::loose::catalog::{Table, TableId};
 use crate::loose::plan::{Alter, Ddl};
+use crate::loose::query::{OutputColumn, Query};
 use crate::loose::run::Executor;
+use crate::loose::storage::{NewRow, Storage};
 use crate::loose::store::store;
 use crate::loose::types::DeclaredType;
 
@@ -29,25 +32,189 @@ impl InnoDb {
         planned: &Planned,
         run: &mut Run,
     ) -> Result<Reply, Halt> {
+        let temporary = matches!(
+            ddl,
+            Ddl::CreateTable { table, .. } if table.temporary
+        ) || matches!(ddl, Ddl::DropTable { temporary: true, .. });
         if !run.resumed {
-            self.commit_implicitly(session);
+            if !temporary {
+                self.commit_implicitly(session);
+            }
             self.open_transaction(session);
-            self.store.session_mut(session).in_transaction = false;
+            if !temporary {
+                self.store.session_mut(session).in_transaction = false;
+            }
         }
-        self.lock_exclusively(session, ddl, run)?;
+        self.lock_exclusively(session, ddl, planned, run)?;
+        if let Ddl::CreateTable {
+            table,
+            rows: Some(query),
+            if_not_exists,
+            ..
+        } = ddl
+        {
+            return self.create_from(session, table, query, *if_not_exists, run);
+        }
         self.change_schema(session, ddl, &mut run.warnings)?;
-        self.store.session_mut(session).row_count = 0;
+        let state = self.store.session_mut(session);
+        state.row_count = 0;
+        state.told = match ddl {
+            Ddl::AlterTable { .. } => Told::NotKept,
+            Ddl::CreateIndex { .. } | Ddl::DropIndex { .. } => Told::Records {
+                records: 0,
+                warnings: run.warnings.len(),
+            },
+            _ => Told::Nothing,
+        };
         Ok(Reply {
             notices: notices(run),
             ..Reply::tag(planned.plan.tag)
         })
     }
 
-    /// The tables that a change is about, by name.
-    fn tables_of(ddl: &Ddl) -> Vec<Arc<str>> {
+    /// `CREATE TABLE .. SELECT`. The rows are read as those of `INSERT .. SELECT` are; a table that others
+    /// see is there once they are all in it.
+    fn create_from(
+        &mut self,
+        session: SessionId,
+        table: &Table,
+        query: &Query,
+        if_not_exists: bool,
+        run: &mut Run,
+    ) -> Result<Reply, Halt> {
+        if self.is_there(session, table) {
+            self.create_table(session, table, if_not_exists, &mut run.warnings)?;
+            return Ok(Reply::tag("CREATE TABLE"));
+        }
+        let mut handler = Handler {
+            store: &mut self.store,
+            run,
+            session,
+            args: &[],
+            facts: Facts {
+                writes: true,
+                ..Facts::default()
+            },
+            waiting: None,
+        };
+        let dialect = handler.store.flavour.dialect();
+        let result = Executor::new(&mut handler, dialect).rows_to_store(query);
+        let waiting = handler.waiting.take();
+        let selected = result.map_err(|stop| halt(stop, waiting))?;
+        let mut rows: Vec<Row> = Vec::new();
+        for (number, values) in selected.iter().enumerate() {
+            let mut row = Vec::new();
+            for column in &table.columns {
+                let same = |c: &OutputColumn| c.name.eq_ignore_ascii_case(&column.name);
+                let value = match query.columns.iter().position(same) {
+                    Some(at) => store(column, values[at].clone(), true, number + 1)?,
+                    None => self.default_of(session, column)?,
+                };
+                row.push(value);
+            }
+            rows.push(row.into());
+        }
+        let count = rows.len();
+        let mut made = table.clone();
+        made.id = self.next_table();
+        let made = Arc::new(made);
+        if table.temporary {
+            self.put_temporary(session, &made)?;
+            self.fill_temporary(session, &made, rows)?;
+        } else {
+            let number = self.store.world.counters_mut().commit + 1;
+            let rows = rows.into_iter().map(|row| (row, number)).collect();
+            self.put_table(&made, None, rows)?;
+        }
+        let state = self.store.session_mut(session);
+        state.row_count = count as i64;
+        state.told = Told::Records {
+            records: count as u64,
+            warnings: run.warnings.len(),
+        };
+        Ok(Reply {
+            affected: count as u64,
+            notices: notices(run),
+            ..Reply::tag("CREATE TABLE")
+        })
+    }
+
+    fn is_there(&self, session: SessionId, table: &Table) -> bool {
+        match table.temporary {
+            true => self.store.schema().temporary(session, &table.name).is_some(),
+            false => self.store.schema().table(&table.name).is_some(),
+        }
+    }
+
+    /// Stores an empty temporary table.
+    fn put_temporary(&mut self, session: SessionId, table: &Arc<Table>) -> Result<(), DbError> {
+        if !table.foreign_keys.is_empty() {
+            return Err(DbError::unsupported("foreign keys of a temporary table", None));
+        }
+        let created = self.store.world.counters_mut().commit;
+        let ids: Vec<IndexId> = (0..=table.indexes.len()).map(|_| self.next_index()).collect();
+        let mut ids = ids.into_iter();
+        let shape = Shape::new(table, None, created, || ids.next().unwrap_or(IndexId(0)));
+        for index in &shape.indexes {
+            self.store.create_index(table.id, index.id);
+        }
+        self.store.create_numbers(table.id, 1);
+        let stamp = self.next_stamp();
+        self.store.schema_mut().put_temporary(session, shape, stamp);
+        Ok(())
+    }
+
+    /// Rows of a temporary table are undone with the transaction.
+    fn fill_temporary(
+        &mut self,
+        session: SessionId,
+        table: &Arc<Table>,
+        rows: Vec<Row>,
+    ) -> Result<(), Halt> {
+        let mut run = Run::new(self.store.now_unrecorded());
+        let mut handler = Handler {
+            store: &mut self.store,
+            run: &mut run,
+            session,
+            args: &[],
+            facts: Facts {
+                writes: true,
+                ..Facts::default()
+            },
+            waiting: None,
+        };
+        for row in rows {
+            let new = NewRow {
+                values: row.to_vec(),
+                rowid: None,
+            };
+            handler
+                .insert(table, new, None, &[])
+                .map_err(|stop| halt(stop, None))?;
+        }
+        Ok(())
+    }
+
+    /// The end of a session takes its temporary tables with it.
+    pub(super) fn drop_temporaries(&mut self, session: SessionId) {
+        let own = self.store.schema().temporaries_of(session);
+        let own: Vec<TableId> = own.map(|(_, id)| id).collect();
+        for id in own {
+            let shape = self.store.shape(id);
+            self.remove_table(&shape);
+        }
+    }
+
+    /// The tables that a change is about and others see, by name.
+    fn tables_of(&self, session: SessionId, ddl: &Ddl) -> Vec<Arc<str>> {
         match ddl {
+            Ddl::CreateTable { table, .. } if table.temporary => Vec::new(),
             Ddl::CreateTable { table, .. } => vec![Arc::clone(&table.name)],
-            Ddl::DropTable { names, .. } => names.clone(),
+            Ddl::DropTable { temporary: true, .. } => Vec::new(),
+            Ddl::DropTable { names, .. } => {
+                let seen = |name: &&Arc<str>| self.store.schema().temporary(session, name).is_none();
+                names.iter().filter(seen).cloned().collect()
+            }
             Ddl::CreateIndex { table, .. } | Ddl::AlterTable { table, .. } => {
                 vec![Arc::clone(&table.name)]
             }
@@ -68,15 +235,20 @@ impl InnoDb {
         &mut self,
         session: SessionId,
         ddl: &Ddl,
+        planned: &Planned,
         run: &mut Run,
     ) -> Result<(), Halt> {
-        let tables = InnoDb::tables_of(ddl);
-        while run.metadata < tables.len() {
-            let table = &tables[run.metadata];
+        let tables = self.tables_of(session, ddl).into_iter();
+        let mut wanted: Vec<_> = tables.map(|table| (table, MetaMode::Exclusive)).collect();
+        if matches!(ddl, Ddl::CreateTable { rows: Some(_), .. }) {
+            wanted.extend(planned.locks.iter().cloned());
+        }
+        while run.metadata < wanted.len() {
+            let (table, mode) = &wanted[run.metadata];
             let granted = std::mem::take(&mut run.granted);
             if !granted || !std::mem::take(&mut run.metadata_wait) {
                 self.store
-                    .lock_metadata(session, table, MetaMode::Exclusive, false, true)
+                    .lock_metadata(session, table, *mode, false, true)
                     .map_err(|refused| {
                         run.metadata_wait = true;
                         metadata_halt(refused)
@@ -101,20 +273,32 @@ impl InnoDb {
             Ddl::CreateTable {
                 table,
                 if_not_exists,
-                rows,
                 ..
-            } => {
-                if rows.is_some() {
-                    return Err(DbError::unsupported("CREATE TABLE .. SELECT", None));
-                }
-                if table.temporary {
-                    return Err(DbError::unsupported("a temporary table", None));
-                }
-                self.create_table(table, *if_not_exists, warnings)
-            }
+            } => self.create_table(session, table, *if_not_exists, warnings),
             Ddl::DropTable {
-                names, if_exists, ..
-            } => self.drop_tables(names, *if_exists, warnings),
+                names,
+                if_exists,
+                temporary,
+            } => {
+                let own: Vec<_> = names
+                    .iter()
+                    .filter_map(|name| self.store.schema().temporary(session, name).cloned())
+                    .collect();
+                for shape in &own {
+                    self.remove_table(shape);
+                }
+                let dropped = |name: &&Arc<str>| own.iter().all(|s| s.table.name != **name);
+                let rest: Vec<Arc<str>> = names.iter().filter(dropped).cloned().collect();
+                self.drop_tables(&rest, *if_exists, *temporary, warnings)
+            }
+            Ddl::CreateIndex { table, .. }
+            | Ddl::AlterTable { table, .. }
+            | Ddl::Truncate(table)
+            | Ddl::DropIndex {
+                table: Some(table), ..
+            } if table.temporary => {
+                Err(DbError::unsupported("a change of a temporary table", None))
+            }
             Ddl::CreateIndex {
                 table,
                 index,
@@ -213,11 +397,12 @@ impl InnoDb {
 
     fn create_table(
         &mut self,
+        session: SessionId,
         table: &Table,
         if_not_exists: bool,
         warnings: &mut Vec<(u16, String)>,
     ) -> Result<(), DbError> {
-        if self.store.schema().table(&table.name).is_some() {
+        if self.is_there(session, table) {
             if !if_not_exists {
                 return Err(exists(&table.name));
             }
@@ -226,6 +411,9 @@ impl InnoDb {
         }
         let mut table = table.clone();
         table.id = self.next_table();
+        if table.temporary {
+            return self.put_temporary(session, &Arc::new(table));
+        }
         add_foreign_key_indexes(&mut table);
         self.put_table(&Arc::new(table), None, Vec::new())
     }
@@ -234,14 +422,15 @@ impl InnoDb {
         &mut self,
         names: &[Arc<str>],
         if_exists: bool,
+        temporary: bool,
         warnings: &mut Vec<(u16, String)>,
     ) -> Result<(), DbError> {
         let missing: Vec<String> = names
             .iter()
-            .filter(|name| self.store.schema().table(name).is_none())
+            .filter(|name| temporary || self.store.schema().table(name).is_none())
             .map(|name| format!("{}.{name}", self.store.database))
             .collect();
-        for name in names {
+        for name in names.iter().filter(|_| !temporary) {
             let Some(shape) = self.store.schema().table(name).cloned() else {
                 continue;
             };

@@ -223,6 +223,11 @@ impl Flavour {
         }
     }
 
+    /// Setting the variable leaves a warning that a later version will not have it.
+    pub fn deprecates_variable(self, name: &str) -> bool {
+        !self.is_mariadb() && name == "binlog_format"
+    }
+
     /// The least and the greatest `innodb_lock_wait_timeout`, in seconds.
     pub fn row_timeout_range_s(self) -> (i64, i64) {
         if self.is_mariadb() {

@@ -133,6 +133,32 @@ pub enum Waiting {
     Nothing(Box<Answer>),
 }
 
+/// The line that comes with an answer (`Rows matched: 1  Changed: 1  Warnings: 0`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Told {
+    /// None.
+    #[default]
+    Nothing,
+    /// Of an insert of several rows, or a change of a table.
+    Records {
+        /// How many.
+        records: u64,
+        /// How many warnings.
+        warnings: usize,
+    },
+    /// Of an update.
+    Rows {
+        /// Rows found.
+        matched: u64,
+        /// Rows changed.
+        changed: u64,
+        /// How many warnings.
+        warnings: usize,
+    },
+    /// There is one that is not modelled (which rows of several were duplicates).
+    NotKept,
+}
+
 /// One line of `SHOW WARNINGS`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Diagnostic {
@@ -185,6 +211,8 @@ pub struct SessionState {
     /// The automatic number that the last statement reported to the client; 0 if none. No part of the
     /// state: nothing reads it later.
     pub reported_id: i64,
+    /// What the last statement told besides. No part of the state: nothing reads it later.
+    pub told: Told,
     /// `ROW_COUNT()`.
     pub row_count: i64,
     /// `FOUND_ROWS()`.
@@ -214,6 +242,7 @@ impl SessionState {
             variables: Rc::default(),
             last_insert_id: 0,
             reported_id: 0,
+            told: Told::Nothing,
             row_count: 0,
             found_rows: 0,
             diagnostics: Rc::new([]),

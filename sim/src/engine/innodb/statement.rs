@@ -13,7 +13,7 @@ use super::errors;
 use super::handler::{Facts, Handler};
 use super::metadata::MetaMode;
 use super::run::Run;
-use super::session::Waiting;
+use super::session::{Told, Waiting};
 use crate::loose::ast;
 use crate::loose::catalog::ConflictAction;
 use crate::loose::lower;
@@ -37,6 +37,8 @@ pub(super) struct Parsed {
 struct Cached {
     stamp: u64,
     schema: Arc<str>,
+    /// The session, if it has temporary tables.
+    owner: Option<SessionId>,
     kinds: Vec<std::mem::Discriminant<Value>>,
     planned: Result<Rc<Planned>, DbError>,
 }
@@ -47,7 +49,7 @@ pub(super) struct Planned {
     pub(super) plan: Plan,
     pub(super) facts: Facts,
     pub(super) columns: Arc<[Column]>,
-    locks: Vec<(Arc<str>, MetaMode)>,
+    pub(super) locks: Vec<(Arc<str>, MetaMode)>,
     /// A locking clause that does not wait.
     nowait: bool,
     /// `FOR UPDATE` somewhere.
@@ -146,7 +148,8 @@ impl Planned {
             }
             PlanKind::Ddl(_) => {}
         }
-        let locks = plan.tables.iter().map(|(table, used)| {
+        let stored = plan.tables.iter().filter(|(table, _)| !table.temporary);
+        let locks = stored.map(|(table, used)| {
             let mode = match used {
                 TableUse::Read => MetaMode::SharedRead,
                 TableUse::LockingRead | TableUse::Write => MetaMode::SharedWrite,
@@ -201,11 +204,14 @@ impl InnoDb {
         self.store.reads_schema();
         let stamp = self.store.schema().stamp;
         let schema = &self.store.session(session).schema;
+        let owns = self.store.schema().temporaries_of(session).next().is_some();
+        let owner = owns.then_some(session);
         let kinds: Vec<_> = args.iter().map(std::mem::discriminant).collect();
         let mut cache = parsed.plan.borrow_mut();
         if let Some(cached) = &*cache
             && cached.stamp == stamp
             && cached.schema == *schema
+            && cached.owner == owner
             && cached.kinds == kinds
         {
             return cached.planned.clone();
@@ -215,11 +221,13 @@ impl InnoDb {
             flavour: self.store.flavour,
             database: &self.store.database,
             current: schema,
+            session,
         };
         let planned = lower(&parsed.tree, &names, args).map(|plan| Rc::new(Planned::new(plan)));
         *cache = Some(Cached {
             stamp,
             schema: Arc::clone(schema),
+            owner,
             kinds,
             planned: planned.clone(),
         });
@@ -252,6 +260,9 @@ impl InnoDb {
         }
         let planned = self.planned(session, parsed, args)?;
         run.uses_tables = planned.uses_tables;
+        if !run.resumed && !planned.plan.warnings.is_empty() {
+            run.warnings.extend(planned.plan.warnings.iter().cloned());
+        }
         if let PlanKind::Ddl(ddl) = &planned.plan.kind {
             let result = self.ddl(session, ddl, &planned, run);
             return self.settle(session, run, result);
@@ -421,6 +432,22 @@ impl InnoDb {
             state.last_insert_id = id;
         }
         state.reported_id = run.insert_id.unwrap_or(0);
+        state.told = match &planned.plan.kind {
+            PlanKind::Update(_) => Told::Rows {
+                matched: outcome.matched,
+                changed: outcome.changed,
+                warnings: run.warnings.len(),
+            },
+            PlanKind::Insert(insert) => match &insert.source {
+                InsertSource::Values(rows) if rows.len() == 1 => Told::Nothing,
+                _ if insert.or.is_some() || !insert.upserts.is_empty() => Told::NotKept,
+                _ => Told::Records {
+                    records: outcome.changed,
+                    warnings: run.warnings.len(),
+                },
+            },
+            _ => Told::Nothing,
+        };
         let is_query = matches!(planned.plan.kind, PlanKind::Query(_));
         let affected = if is_query {
             0

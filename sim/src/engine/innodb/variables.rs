@@ -101,6 +101,7 @@ const KNOWN: &[Known] = {
         known("div_precision_increment", Number, Both, Fixed, same("4")),
         known("event_scheduler", Text, Global, Kept, [Some("ON"), Some("OFF")]),
         known("foreign_key_checks", Bool, Both, Field, same("ON")),
+        known("gtid_mode", Text, Global, ReadOnly, [Some("OFF"), None]),
         known("have_profiling", Text, Global, ReadOnly, same("YES")),
         known("identity", Number, Session, ReadOnly, same("0")),
         known("in_transaction", Bool, Session, ReadOnly, [None, Some("OFF")]),
@@ -356,11 +357,15 @@ pub(super) fn set(
         }
         return Err(DbError::unsupported(format!("setting {name}"), None));
     }
+    let mut warnings = Vec::new();
+    if flavour.deprecates_variable(name) {
+        let message = format!("'@@{name}' is deprecated and will be removed in a future release.");
+        warnings.push((1287, message));
+    }
     let settings = match global {
         true => store.globals_mut(),
         false => &mut store.session_mut(session).settings,
     };
-    let mut warnings = Vec::new();
     change(settings, flavour, known, &value, &mut warnings)?;
     Ok(warnings)
 }

@@ -511,7 +511,7 @@ fn contended_locks(store: &Store) -> Vec<Vec<Value>> {
                 continue;
             }
             listed.push(place);
-            let shown = super::lock::mode_name(lock);
+            let shown = super::lock::mode_name(lock, wait.pos.is_supremum());
             let data = store
                 .listed_locks(owner)
                 .into_iter()

@@ -70,10 +70,18 @@ impl Lowering<'_> {
         let mut rows = None;
         if let Some(query) = &create.query {
             let query = self.query(query)?;
-            for column in &query.columns {
-                if table.column(&column.name).is_none() {
-                    table.columns.push(self.column_of_query(column));
+            for (at, column) in query.columns.iter().enumerate() {
+                if table.column(&column.name).is_some() {
+                    let what = "a column that both the table and its query define";
+                    return errors::unsupported(what, create.name.name.at);
                 }
+                let source = source_of(&query, at);
+                let mut made = self.column_of_query(column);
+                if let Some(source) = source.filter(|_| !self.is_sqlite()) {
+                    made.not_null = source.not_null;
+                    made.default.clone_from(&source.default);
+                }
+                table.columns.push(made);
             }
             rows = Some(Box::new(query));
         }
@@ -533,6 +541,26 @@ pub(super) fn created(
         if_not_exists: create.if_not_exists,
         rows,
         text,
+    }
+}
+
+/// The stored column that a column of a query is, if it is one as it stands.
+fn source_of(query: &crate::loose::query::Query, at: usize) -> Option<&Column> {
+    use crate::loose::query::{Body, RangeKind};
+    let Body::Select(select) = &query.body else {
+        return None;
+    };
+    let Some(Expr::Column {
+        level: 0,
+        entry,
+        column,
+    }) = select.targets.get(at)
+    else {
+        return None;
+    };
+    match &select.source.range.get(*entry as usize)?.kind {
+        RangeKind::Table(table) => table.columns.get(*column as usize),
+        _ => None,
     }
 }
 
