@@ -716,7 +716,7 @@ fn leaves_warnings(sql: &str) -> bool {
         .collect();
     match word.as_str() {
         "select" => !lower.contains("from"),
-        "begin" | "commit" | "release" | "rollback" | "savepoint" | "set" | "start" | "unlock"
+        "begin" | "commit" | "do" | "release" | "rollback" | "savepoint" | "set" | "start" | "unlock"
         | "use" | "xa" => true,
         _ => false,
     }

@@ -16,7 +16,7 @@ use super::metadata::MetaMode;
 use super::run::Run;
 use super::session::{Completion, NextModes, Savepoint};
 use super::statement::{Halt, Parsed, halt, metadata_halt, notices};
-use crate::loose::ast::{Control, Node, NodeKind, Scope, SetItem, TableLock};
+use crate::loose::ast::{Control, Node, NodeKind, Scope, SetItem, Show, TableLock};
 use crate::loose::lower_scalar;
 use crate::loose::run::Executor;
 
@@ -103,7 +103,10 @@ impl InnoDb {
             {
                 Ok(Reply::tag("FLUSH"))
             }
-            Control::Show(show) => self.show(session, show, parsed),
+            Control::Show(show) => {
+                run.uses_tables = !matches!(show, Show::Warnings { .. });
+                self.show(session, show, parsed)
+            }
             Control::Explain(_) => Err(unsupported("EXPLAIN")),
             Control::Flush(..) => Err(unsupported("this FLUSH")),
             Control::Pragma { .. } => Err(unsupported("PRAGMA")),

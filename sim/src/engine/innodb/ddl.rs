@@ -66,6 +66,12 @@ impl InnoDb {
             },
             _ => Told::Nothing,
         };
+        if let Ddl::AlterTable { table, actions } = ddl
+            && let [Alter::Option(name, _)] = &actions[..]
+            && name.eq_ignore_ascii_case("optimize")
+        {
+            return Ok(optimized(&self.store.database, &table.name));
+        }
         Ok(Reply {
             notices: notices(run),
             ..Reply::tag(planned.plan.tag)
@@ -120,11 +126,15 @@ impl InnoDb {
         let made = Arc::new(made);
         if table.temporary {
             self.put_temporary(session, &made)?;
-            self.fill_temporary(session, &made, rows)?;
         } else {
-            let number = self.store.world.counters_mut().commit + 1;
-            let rows = rows.into_iter().map(|row| (row, number)).collect();
-            self.put_table(&made, None, rows)?;
+            self.put_table(&made, None, Vec::new())?;
+        }
+        let before = self.store.trx(session).undo.len();
+        if let Err(error) = self.fill_new(session, &made, rows) {
+            self.store.rollback_to(session, before);
+            let shape = self.store.shape(made.id);
+            self.remove_table(&shape);
+            return Err(error);
         }
         let state = self.store.session_mut(session);
         state.row_count = count as i64;
@@ -164,8 +174,8 @@ impl InnoDb {
         Ok(())
     }
 
-    /// Rows of a temporary table are undone with the transaction.
-    fn fill_temporary(
+    /// Puts rows into a table that nobody else sees. They are undone with the transaction.
+    fn fill_new(
         &mut self,
         session: SessionId,
         table: &Arc<Table>,
@@ -285,7 +295,7 @@ impl InnoDb {
                     .filter_map(|name| self.store.schema().temporary(session, name).cloned())
                     .collect();
                 for shape in &own {
-                    self.remove_table(shape);
+                    self.remove_temporary(session, shape);
                 }
                 let dropped = |name: &&Arc<str>| own.iter().all(|s| s.table.name != **name);
                 let rest: Vec<Arc<str>> = names.iter().filter(dropped).cloned().collect();
@@ -472,7 +482,35 @@ impl InnoDb {
         ))
     }
 
+    /// Takes a temporary table away, and what transactions know of it.
+    fn remove_temporary(&mut self, session: SessionId, shape: &Rc<Shape>) {
+        let id = shape.table.id;
+        let gone: Vec<usize> = self
+            .store
+            .trx(session)
+            .undo
+            .iter()
+            .enumerate()
+            .filter(|(_, change)| change.place().0 == id)
+            .map(|(at, _)| at)
+            .collect();
+        if !gone.is_empty() {
+            let kept = |change: &super::trx::Undo| change.place().0 != id;
+            self.store.trx_mut(session).undo.retain(kept);
+            for savepoint in &mut self.store.session_mut(session).savepoints {
+                let changes = savepoint.changes.iter_mut();
+                changes.for_each(|n| *n -= gone.iter().filter(|at| **at < *n).count());
+            }
+        }
+        self.remove_table(shape);
+    }
+
     fn remove_table(&mut self, shape: &Rc<Shape>) {
+        let id = shape.table.id;
+        if self.store.server().history.iter().any(|(t, ..)| *t == id) {
+            let history = &mut self.store.server_mut().history;
+            history.retain(|(table, ..)| *table != id);
+        }
         for index in &shape.indexes {
             self.store.drop_index(index.id);
         }
@@ -654,6 +692,13 @@ impl InnoDb {
                     next_number = value.parse().ok();
                 }
                 Alter::Option(name, _)
+                    if ["force", "optimize"]
+                        .iter()
+                        .any(|known| name.eq_ignore_ascii_case(known)) =>
+                {
+                    rebuilt = true;
+                }
+                Alter::Option(name, _)
                     if ["engine", "algorithm", "lock"]
                         .iter()
                         .any(|known| name.eq_ignore_ascii_case(known)) => {}
@@ -791,6 +836,23 @@ fn add_foreign_key_indexes(table: &mut Table) {
             from_constraint: true,
         });
     }
+}
+
+/// The answer to `OPTIMIZE TABLE`, which InnoDB carries out by building the table anew.
+fn optimized(database: &str, table: &str) -> Reply {
+    let row = |kind: &str, text: &str| {
+        vec![
+            Value::text(format!("{database}.{table}")),
+            Value::text("optimize"),
+            Value::text(kind),
+            Value::text(text),
+        ]
+    };
+    const NOTE: &str = "Table does not support optimize, doing recreate + analyze instead";
+    super::show::reply(
+        &["Table", "Op", "Msg_type", "Msg_text"],
+        vec![row("note", NOTE), row("status", "OK")],
+    )
 }
 
 /// 1050.

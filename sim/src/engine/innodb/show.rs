@@ -18,7 +18,7 @@ use crate::loose::expr::{Expr, HostFunction};
 use crate::loose::types::{Collation, DeclaredType};
 
 /// A reply with texts and numbers.
-fn reply(columns: &[&str], rows: Vec<Vec<Value>>) -> Reply {
+pub(super) fn reply(columns: &[&str], rows: Vec<Vec<Value>>) -> Reply {
     let column = |name: &&str| Column {
         name: (*name).into(),
         type_name: "varchar".into(),

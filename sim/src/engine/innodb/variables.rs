@@ -97,6 +97,7 @@ const KNOWN: &[Known] = {
         known("character_set_results", Text, Both, Kept, same("utf8mb4")),
         known("collation_connection", Text, Both, Kept, same("utf8mb4_general_ci")),
         known("completion_type", Text, Both, Field, same("NO_CHAIN")),
+        known("datadir", Text, Global, ReadOnly, same("/var/lib/mysql/")),
         known("default_storage_engine", Text, Both, Fixed, same("InnoDB")),
         known("div_precision_increment", Number, Both, Fixed, same("4")),
         known("event_scheduler", Text, Global, Kept, [Some("ON"), Some("OFF")]),

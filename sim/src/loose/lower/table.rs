@@ -71,9 +71,11 @@ impl Lowering<'_> {
         if let Some(query) = &create.query {
             let query = self.query(query)?;
             for (at, column) in query.columns.iter().enumerate() {
-                if table.column(&column.name).is_some() {
-                    let what = "a column that both the table and its query define";
-                    return errors::unsupported(what, create.name.name.at);
+                // What both define is defined by the table, and stands where the query has it.
+                if let Some(defined) = table.column(&column.name).filter(|_| !self.is_sqlite()) {
+                    let defined = table.columns.remove(defined);
+                    table.columns.push(defined);
+                    continue;
                 }
                 let source = source_of(&query, at);
                 let mut made = self.column_of_query(column);

@@ -183,9 +183,9 @@ impl Parser<'_> {
         loop {
             if self.eat_words(&["WITH", "CONSISTENT", "SNAPSHOT"]) {
                 snapshot = true;
-            } else if self.eat_words(&["READ", "ONLY"]) {
+            } else if read_only.is_none() && self.eat_words(&["READ", "ONLY"]) {
                 read_only = Some(true);
-            } else if self.eat_words(&["READ", "WRITE"]) {
+            } else if read_only.is_none() && self.eat_words(&["READ", "WRITE"]) {
                 read_only = Some(false);
             } else if snapshot || read_only.is_some() {
                 return Err(self.error());
@@ -356,7 +356,7 @@ impl Parser<'_> {
         let mut isolation = None;
         let mut read_only = None;
         loop {
-            if self.eat_words(&["ISOLATION", "LEVEL"]) {
+            if isolation.is_none() && self.eat_words(&["ISOLATION", "LEVEL"]) {
                 isolation = Some(if self.eat_words(&["READ", "UNCOMMITTED"]) {
                     Isolation::ReadUncommitted
                 } else if self.eat_words(&["READ", "COMMITTED"]) {
@@ -368,9 +368,9 @@ impl Parser<'_> {
                 } else {
                     return Err(self.error());
                 });
-            } else if self.eat_words(&["READ", "ONLY"]) {
+            } else if read_only.is_none() && self.eat_words(&["READ", "ONLY"]) {
                 read_only = Some(true);
-            } else if self.eat_words(&["READ", "WRITE"]) {
+            } else if read_only.is_none() && self.eat_words(&["READ", "WRITE"]) {
                 read_only = Some(false);
             } else {
                 return Err(self.error());

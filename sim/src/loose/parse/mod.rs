@@ -475,6 +475,16 @@ impl Parser<'_> {
                 self.eat_word("TABLE");
                 Ok(Statement::Truncate(self.table_name()?))
             }
+            "OPTIMIZE" if !self.is_sqlite() && self.is_word_ahead(1, "TABLE") => {
+                self.advance();
+                self.advance();
+                let name = self.table_name()?;
+                let actions = vec![super::ast::AlterAction::Option(
+                    "OPTIMIZE".to_owned(),
+                    String::new(),
+                )];
+                Ok(Statement::AlterTable { name, actions })
+            }
             "RENAME" if !self.is_sqlite() => self.rename(),
             "ATTACH" | "DETACH" | "VACUUM" | "REINDEX" if self.is_sqlite() => {
                 self.unsupported(&format!("the statement {word}"))
