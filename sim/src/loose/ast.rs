@@ -171,6 +171,8 @@ pub(crate) struct TypeName {
     pub(crate) numbers: Vec<u32>,
     pub(crate) labels: Vec<String>,
     pub(crate) unsigned: bool,
+    /// The character set, and the name of its usual collation (MySQL).
+    pub(crate) charset: Option<(Ident, Ident)>,
     pub(crate) at: usize,
 }
 
@@ -441,6 +443,8 @@ pub(crate) struct CreateTable {
     pub(crate) query: Option<Box<Query>>,
     /// `COLLATE` or `CHARSET` of the table (MySQL).
     pub(crate) collation: Option<Ident>,
+    /// The character set that was named.
+    pub(crate) charset: Option<Ident>,
     pub(crate) auto_increment: Option<u64>,
 }
 
@@ -487,6 +491,8 @@ pub(crate) enum Statement {
         columns: Vec<Ident>,
         query: Box<Query>,
         if_not_exists: bool,
+        /// `ALTER VIEW`: it is there, and gets a new definition.
+        replaces: bool,
     },
     DropTable {
         names: Vec<TableName>,

@@ -42,6 +42,12 @@ pub fn store(column: &Column, value: Value, strict: bool, row: usize) -> Result<
         let what = "a text in latin1 that is not ASCII";
         return Err(DbError::unsupported(what, None));
     }
+    if column.collation == Collation::Utf8mb3GeneralCi
+        && value.as_str().is_some_and(|text| text.chars().any(|c| c as u32 > 0xFFFF))
+    {
+        let what = "a character outside of the basic plane in utf8mb3";
+        return Err(DbError::unsupported(what, None));
+    }
     match to_type(&column.ty, value) {
         Ok(value) => Ok(value),
         Err(problem) if strict => {

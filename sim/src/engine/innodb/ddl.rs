@@ -53,6 +53,13 @@ impl InnoDb {
             ..
         } = ddl
         {
+            if let Some(source) = planned.locked_for_update().first()
+                && self.store.flavour.refuses_locking_source()
+            {
+                let name = &table.name;
+                let message = format!("Can't update table '{source}' while '{name}' is being created.");
+                return Err(errors::mysql(1746, "HY000", message).into());
+            }
             return self.create_from(session, table, query, *if_not_exists, run);
         }
         self.change_schema(session, ddl, &mut run.warnings)?;
@@ -352,10 +359,15 @@ impl InnoDb {
             Ddl::CreateView {
                 view,
                 if_not_exists,
+                replaces,
                 ..
             } => {
                 let name = &view.name;
-                if self.store.schema().view(name).is_some()
+                if *replaces {
+                    if self.store.schema().view(name).is_none() {
+                        return Err(self.no_such_table(name));
+                    }
+                } else if self.store.schema().view(name).is_some()
                     || self.store.schema().table(name).is_some()
                 {
                     if *if_not_exists {
@@ -699,7 +711,7 @@ impl InnoDb {
                     rebuilt = true;
                 }
                 Alter::Option(name, _)
-                    if ["engine", "algorithm", "lock"]
+                    if ["engine", "algorithm", "lock", "comment"]
                         .iter()
                         .any(|known| name.eq_ignore_ascii_case(known)) => {}
                 Alter::Option(name, _) => {

@@ -223,6 +223,11 @@ impl Flavour {
         }
     }
 
+    /// `CREATE TABLE .. SELECT .. FOR UPDATE` is refused.
+    pub fn refuses_locking_source(self) -> bool {
+        !self.is_mariadb()
+    }
+
     /// Setting the variable leaves a warning that a later version will not have it.
     pub fn deprecates_variable(self, name: &str) -> bool {
         !self.is_mariadb() && name == "binlog_format"

@@ -312,6 +312,7 @@ fn charset_of(collation: Collation) -> (&'static str, &'static str, bool) {
         Collation::Utf8mb40900AiCi => ("utf8mb4", "utf8mb4_0900_ai_ci", true),
         Collation::Utf8mb4GeneralCi => ("utf8mb4", "utf8mb4_general_ci", false),
         Collation::Utf8mb4Bin => ("utf8mb4", "utf8mb4_bin", false),
+        Collation::Utf8mb3GeneralCi => ("utf8mb3", "utf8mb3_general_ci", true),
         Collation::Latin1SwedishCi => ("latin1", "latin1_swedish_ci", true),
         Collation::Binary | Collation::NoCase | Collation::RTrim => ("binary", "binary", true),
     }

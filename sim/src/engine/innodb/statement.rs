@@ -18,7 +18,7 @@ use crate::loose::ast;
 use crate::loose::catalog::ConflictAction;
 use crate::loose::lower;
 use crate::loose::parse::Parsed as Tree;
-use crate::loose::plan::{InsertSource, Plan, PlanKind, TableUse};
+use crate::loose::plan::{Ddl, InsertSource, Plan, PlanKind, TableUse};
 use crate::loose::query::{Body, OnBusy, Query, RangeEntry, RangeKind, Strength};
 use crate::loose::run::{Executor, Outcome};
 use crate::loose::storage::Stop;
@@ -111,6 +111,30 @@ fn visit_queries(query: &Query, see: &mut impl FnMut(&Query)) {
 }
 
 impl Planned {
+    /// The tables that the query of a `CREATE TABLE` locks exclusively.
+    pub(super) fn locked_for_update(&self) -> Vec<Arc<str>> {
+        let mut names = Vec::new();
+        if let PlanKind::Ddl(ddl) = &self.plan.kind
+            && let Ddl::CreateTable {
+                rows: Some(query), ..
+            } = &**ddl
+        {
+            visit_queries(query, &mut |query: &Query| {
+                let Body::Select(select) = &query.body else {
+                    return;
+                };
+                for entry in &select.source.range {
+                    if let RangeKind::Table(table) = &entry.kind
+                        && entry.lock.is_some_and(|l| l.strength == Strength::Update)
+                    {
+                        names.push(Arc::clone(&table.name));
+                    }
+                }
+            });
+        }
+        names
+    }
+
     fn new(plan: Plan) -> Planned {
         let mut facts = Facts::default();
         let mut nowait = false;
@@ -162,7 +186,7 @@ impl Planned {
         };
         Planned {
             uses_tables: views || !plan.tables.is_empty() || matches!(plan.kind, PlanKind::Ddl(_)),
-            locks: locks.collect(),
+            locks: with_views(locks.collect(), &plan.views),
             columns: plan.columns.iter().map(column).collect(),
             facts,
             nowait,
@@ -170,6 +194,25 @@ impl Planned {
             plan,
         }
     }
+}
+
+/// Metadata locks of tables and views, in the order in which a statement mentions them.
+fn with_views(
+    tables: Vec<(Arc<str>, MetaMode)>,
+    views: &[(Arc<str>, usize)],
+) -> Vec<(Arc<str>, MetaMode)> {
+    if views.is_empty() {
+        return tables;
+    }
+    let mut locks = Vec::new();
+    for (at, table) in tables.iter().enumerate() {
+        let before = views.iter().filter(|(_, place)| *place == at);
+        locks.extend(before.map(|(view, _)| (Arc::clone(view), MetaMode::SharedRead)));
+        locks.push(table.clone());
+    }
+    let behind = views.iter().filter(|(_, place)| *place >= tables.len());
+    locks.extend(behind.map(|(view, _)| (Arc::clone(view), MetaMode::SharedRead)));
+    locks
 }
 
 /// The type of a result column as drivers name it.

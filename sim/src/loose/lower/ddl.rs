@@ -45,6 +45,7 @@ impl Lowering<'_> {
                 columns,
                 query,
                 if_not_exists,
+                replaces,
             } => {
                 let lowered = self.query(query)?;
                 self.renamed(lowered.columns, columns, name.name.at)?;
@@ -55,6 +56,7 @@ impl Lowering<'_> {
                 };
                 let ddl = Ddl::CreateView {
                     view: Arc::new(view),
+                    replaces: *replaces,
                     if_not_exists: *if_not_exists,
                     text: own_text,
                 };

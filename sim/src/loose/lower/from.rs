@@ -212,7 +212,12 @@ impl Lowering<'_> {
                     name.name.at,
                 ))
             }
-            Relation::View(view) => self.view(&view, shown, name.name.at),
+            Relation::View(view) => {
+                if !self.views.iter().any(|(known, _)| *known == view.name) {
+                    self.views.push((view.name.clone(), self.tables.len()));
+                }
+                self.view(&view, shown, name.name.at)
+            }
         }
     }
 

@@ -118,6 +118,8 @@ struct Lowering<'c> {
     clause: Clause,
     /// Inside a statement that changes data.
     in_write: bool,
+    /// See [`Plan::views`].
+    views: Vec<(Arc<str>, usize)>,
     /// See [`Plan::warnings`].
     warnings: Vec<(u16, String)>,
 }
@@ -140,6 +142,7 @@ impl<'c> Lowering<'c> {
             cte_count: 0,
             clause: Clause::Fields,
             in_write: false,
+            views: Vec::new(),
             warnings: Vec::new(),
         }
     }
@@ -168,6 +171,7 @@ impl<'c> Lowering<'c> {
         Plan {
             kind,
             params: self.param_count,
+            views: self.views,
             warnings: self.warnings,
             columns,
             tag,

@@ -52,6 +52,9 @@ impl Lowering<'_> {
             return Ok(created(table, create, None, text));
         }
         let collation = table.collation;
+        if let Some(charset) = &create.charset {
+            self.deprecated_charset(&charset.name);
+        }
         for def in &create.columns {
             let column = self.column(def, collation)?;
             if table.column(&column.name).is_some() {
@@ -137,7 +140,13 @@ impl Lowering<'_> {
             DeclaredType::Binary(_) | DeclaredType::Varbinary(_) | DeclaredType::Blob(_) => {
                 Collation::Binary
             }
-            _ => collation,
+            _ => match def.ty.as_ref().and_then(|ty| ty.charset.as_ref()) {
+                Some((charset, usual)) => {
+                    self.deprecated_charset(&charset.name);
+                    self.collation_named(usual)?
+                }
+                None => collation,
+            },
         };
         let mut column = Column {
             name: def.name.name.clone(),
@@ -175,6 +184,20 @@ impl Lowering<'_> {
             }
         }
         Ok(column)
+    }
+
+    /// Character sets of which MySQL warns.
+    fn deprecated_charset(&mut self, charset: &str) {
+        const UTF8: &str = "'utf8' is currently an alias for the character set UTF8MB3, but will be an \
+                            alias for UTF8MB4 in a future release. Please consider using UTF8MB4 in \
+                            order to be unambiguous.";
+        const UTF8MB3: &str = "'utf8mb3' is deprecated and will be removed in a future release. Please \
+                               use utf8mb4 instead";
+        match charset.to_ascii_lowercase().as_str() {
+            "utf8" => self.deprecated(3719, UTF8),
+            "utf8mb3" => self.deprecated(1287, UTF8MB3),
+            _ => {}
+        }
     }
 
     /// Display widths and the like, of which MySQL warns.

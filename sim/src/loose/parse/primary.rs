@@ -108,9 +108,16 @@ impl Parser<'_> {
         let at = self.at();
         self.expect("(")?;
         if self.begins_query() {
-            let query = Box::new(self.query()?);
-            self.expect(")")?;
-            return Ok(self.node(NodeKind::Subquery(query), at));
+            // `((SELECT ..) / 2)` is no query.
+            let (begin, params) = (self.pos, self.params);
+            let in_parentheses = self.is_symbol("(");
+            let query = self.query();
+            if self.is_symbol(")") || !in_parentheses {
+                let query = Box::new(query?);
+                self.expect(")")?;
+                return Ok(self.node(NodeKind::Subquery(query), at));
+            }
+            (self.pos, self.params) = (begin, params);
         }
         let mut items = self.list(Self::expr)?;
         self.expect(")")?;

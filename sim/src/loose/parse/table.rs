@@ -23,6 +23,7 @@ impl Parser<'_> {
             like: None,
             query: None,
             collation: None,
+            charset: None,
             auto_increment: None,
         };
         if !self.is_sqlite() && self.eat_word("LIKE") {
@@ -130,6 +131,7 @@ impl Parser<'_> {
         let at = self.at();
         let charset = self.any_word()?;
         let collation = self.usual_collation(&charset, at)?;
+        table.charset = Some(charset);
         // A collation that was named counts, wherever it stands.
         if table.collation.is_none() {
             table.collation = Some(collation);
