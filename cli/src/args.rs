@@ -98,9 +98,15 @@ pub(crate) struct BenchClaims {
     /// How long a handler works on a row (may be repeated)
     #[arg(long, value_name = "DURATION", default_values_t = ["0ms".to_owned()])]
     pub(crate) handler: Vec<String>,
+    /// Runs of each configuration, one way after the other; the median is reported
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) repeat: u32,
     /// A table for people, or JSON lines
     #[arg(long, value_name = "FORMAT", default_value = "table")]
     pub(crate) format: BenchFormat,
+    /// Also writes a plot
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 /// `--format` of `bench`.

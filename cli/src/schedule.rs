@@ -7,6 +7,7 @@ use rowlock_reports::Case as Named;
 use rowlock_scenarios::scenario::{Test, When};
 use rowlock_scenarios::schedule::{ScheduleFile, ScheduleProcess};
 use rowlock_scenarios::{Case, Scenario};
+use rowlock_sim::numbers_of;
 
 /// A violation of a case with everything that a replay needs.
 pub(crate) fn of(scenario: &Scenario, case: &Case, violation: &Violation) -> ScheduleFile {
@@ -31,6 +32,7 @@ pub(crate) fn of(scenario: &Scenario, case: &Case, violation: &Violation) -> Sch
         setup: case.setup.as_ref().map(|script| script.text.clone()),
         schedule: violation.schedule.clone(),
         matters: violation.matters.clone(),
+        numbers: numbers_of(case.database, &violation.schedule),
     }
 }
 

@@ -10,6 +10,7 @@ use rowlock_scenarios::Source;
 use rowlock_scenarios::schedule::{ScheduleFile, ScheduleProcess};
 use rowlock_sim::database::Database;
 use rowlock_sim::explore::Explorer;
+use rowlock_sim::numbers_of;
 
 /// Names a schedule file: the test that wrote it follows that schedule instead of exploring.
 const REPLAY_VARIABLE: &str = "ROWLOCK_REPLAY";
@@ -130,6 +131,7 @@ impl About {
                 setup: (!setup.is_empty()).then(|| setup.join("\n").into()),
                 schedule: Schedule::default(),
                 matters: Vec::new(),
+                numbers: Vec::new(),
             },
         }
     }
@@ -140,6 +142,7 @@ impl About {
         self.file.detail = violation.detail.as_str().into();
         self.file.schedule = violation.schedule.clone();
         self.file.matters.clone_from(&violation.matters);
+        self.file.numbers = numbers_of(self.file.database, &self.file.schedule);
         let path = schedule_directory().join(test.file_name());
         let replay = match write(&path, &self.file.to_string()) {
             Ok(()) => format!(

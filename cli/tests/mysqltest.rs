@@ -46,7 +46,11 @@ fn main() {
     let mut trials = Vec::new();
     for file in files() {
         if !roots.iter().any(|(known, _)| *known == file.tree) {
-            let root = if arguments.list { None } else { fetch(file.tree) };
+            let root = if arguments.list {
+                None
+            } else {
+                fetch(file.tree)
+            };
             roots.push((file.tree, root));
         }
         let root = roots.iter().find(|(known, _)| *known == file.tree);

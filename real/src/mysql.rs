@@ -210,7 +210,7 @@ impl MySqlLink {
         let result = match args {
             None => self.connection.execute(sqlx::raw_sql(text)).await,
             Some(args) => {
-                let query = sqlx::query_with(text, args).persistent(false);
+                let query = sqlx::query_with(text, args).persistent(true);
                 self.connection.execute(query).await
             }
         };

@@ -9,6 +9,7 @@ mod cast;
 mod compare;
 mod fixed;
 mod mirror;
+mod numbers;
 
 use std::sync::Arc;
 
@@ -18,10 +19,11 @@ use crate::expr::EvalError;
 use crate::pinned::Pinned;
 use crate::scenario::Case;
 use crate::schedule::ScheduleFile;
-use crate::stage::{Stage, StageError};
+use crate::stage::{Numbered, Stage, StageError};
 
 pub use branch::{Allowed, allowed};
 pub use mirror::{Agreement, Difference, Mirror, mirror};
+pub use numbers::numbers_in;
 
 /// A run could not be carried out; says nothing about the scenario's outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +128,8 @@ pub struct FinalQuery {
     pub expected: String,
     /// What came.
     pub got: String,
+    /// The same, with its types.
+    pub outcome: rowlock_model::Outcome,
     /// Whether that is the same.
     pub same: bool,
 }
@@ -141,6 +145,8 @@ pub struct Replay {
     pub finals: Vec<FinalQuery>,
     /// What it comes to.
     pub conclusion: Conclusion,
+    /// Numbers in it that stand for sessions and transactions, as far as the stage knows.
+    pub numbers: Vec<(Numbered, i64)>,
     /// Why it ended early: the schedule asked for something that cannot be done in the branch that
     /// the server took. Only where differences do not end a run.
     pub ended: Option<String>,
@@ -160,10 +166,13 @@ fn run(
     script: Script<'_>,
     stop_at_difference: bool,
 ) -> Result<Replay, ReplayError> {
-    match script {
+    let mut run = match script {
         Script::Pinned(case, pinned) => fixed::pinned(stage, case, pinned, stop_at_difference),
         Script::File(file) => fixed::file(stage, file, stop_at_difference),
-    }
+    }?;
+    let events = run.steps.iter().flat_map(|step| &step.events);
+    run.numbers = numbers_in(events, |number| stage.numbered(number));
+    Ok(run)
 }
 
 impl Replay {
@@ -225,6 +234,7 @@ impl Replay {
             steps,
             finals,
             conclusion,
+            numbers: Vec::new(),
             ended: None,
         }
     }

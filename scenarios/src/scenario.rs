@@ -1,5 +1,6 @@
 //! A scenario, resolved: what `docs/scenario.md` describes, checked and ready to be run.
 
+mod levels;
 mod parse;
 mod pinned;
 mod process;

@@ -14,6 +14,7 @@ use rowlock_model::verdict::Bounds;
 use rowlock_model::{Dialect, Isolation};
 
 use crate::source::{FileError, Source};
+use crate::stage::Numbered;
 
 /// The first line of a schedule file.
 pub const HEADER: &str = "rowlock schedule 1";
@@ -47,6 +48,9 @@ pub struct ScheduleFile {
     pub schedule: Schedule,
     /// Which events make up the violation, ascending.
     pub matters: Vec<usize>,
+    /// Numbers in arguments and replies that stand for sessions and transactions: another server has
+    /// other ones.
+    pub numbers: Vec<(Numbered, i64)>,
 }
 
 /// A process of a schedule.
@@ -94,6 +98,12 @@ impl ScheduleFile {
         find(actor).or_else(|| find(actor.rsplit_once('/')?.0))
     }
 }
+
+/// The headers that list [`ScheduleFile::numbers`].
+const NUMBERS: [(&str, Numbered); 2] = [
+    ("process-ids", Numbered::Process),
+    ("transaction-ids", Numbered::Transaction),
+];
 
 /// Words that say what an event is; a name that is one of them is quoted.
 mod verb {

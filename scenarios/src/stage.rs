@@ -52,6 +52,15 @@ pub struct Paused {
     pub before: String,
 }
 
+/// What a server numbers by itself, so that the same thing has another number on another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Numbered {
+    /// A session: `pg_backend_pid()`, `CONNECTION_ID()`.
+    Process,
+    /// A transaction: `pg_current_xact_id()`.
+    Transaction,
+}
+
 /// One of several ways in which a server may go on, as a simulated stage took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
@@ -136,6 +145,13 @@ pub trait Stage {
     /// The decisions since the last reset. A live stage knows of none.
     fn decisions(&self) -> Vec<Decision> {
         Vec::new()
+    }
+
+    /// What a number in a reply of this stage stands for, if the server gave it by itself. Only a
+    /// simulated stage knows: its numbers are such that data hardly has them by chance.
+    fn numbered(&self, number: i64) -> Option<Numbered> {
+        let _ = number;
+        None
     }
 
     /// From now on statements pause before they lock a row that their transaction does not hold yet.

@@ -417,7 +417,7 @@ fn mistakes_in_schedules() {
         (
             "isolation: read",
             "levels: read",
-            "x:3:1: `levels` is not a header\n    help: headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process, connect, setup; then `events`",
+            "x:3:1: `levels` is not a header\n    help: headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
         ),
         (
             "process a",
@@ -432,7 +432,7 @@ fn mistakes_in_schedules() {
         (
             "events\n",
             "",
-            "x:8:1: `a` is not a header\n    help: headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process, connect, setup; then `events`",
+            "x:8:1: `a` is not a header\n    help: headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
         ),
         (
             "a look #0",
@@ -557,4 +557,32 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn levels_and_texts_of_each_database() {
+    let databases = "databases = ['postgres', 'mysql']";
+    let with = |line: &str| told(databases, &format!("{databases}\n{line}"));
+    let level =
+        "isolation = { postgres = ['serializable'], 'mysql, mariadb' = ['read committed'] }";
+    assert!(with(level).contains("`mariadb` is not among the `databases`"));
+    assert!(with(level).contains("x.toml:3:"), "{}", with(level));
+    assert!(with("isolation = { oracle = ['serializable'] }").contains("oracle"));
+    assert!(with("isolation = { postgres = [] }").contains("no level"));
+    assert!(with("isolation = { postgres = ['snapshot'] }").contains("snapshot"));
+    let twice = "isolation = { postgres = ['serializable'], 'postgres, mysql' = ['serializable'] }";
+    assert!(with(twice).contains("the levels of postgres stand here twice"));
+    let look = "sql = '''\nSELECT id FROM job\nLIMIT 1\n'''";
+    let missing = told(look, "sql = { postgres = 'SELECT id FROM job' }");
+    assert!(missing.contains("`sql` has no text for mysql"), "{missing}");
+    let unknown = told(
+        look,
+        "sql = { postgres = 'SELECT 1', mysql = 'SELECT 1', oracle = 'x' }",
+    );
+    assert!(unknown.contains("oracle"), "{unknown}");
+    let right = told(
+        look,
+        "sql = { postgres = 'SELECT id FROM job', 'mysql, mariadb' = 'SELECT id FROM job LIMIT 1' }",
+    );
+    assert_eq!(right, "nothing");
 }

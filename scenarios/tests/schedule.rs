@@ -14,6 +14,7 @@ use rowlock_model::{
 };
 use rowlock_scenarios::Source;
 use rowlock_scenarios::schedule::{ScheduleFile, ScheduleProcess};
+use rowlock_scenarios::stage::Numbered;
 use rust_decimal::Decimal;
 
 /// Texts that are likely to be mistaken for syntax, and any other.
@@ -236,6 +237,10 @@ fn file() -> impl Strategy<Value = ScheduleFile> {
             processes,
             setup,
             matters: (0..events.len()).step_by(2).collect(),
+            numbers: match events.len() {
+                0 => Vec::new(),
+                n => vec![(Numbered::Process, n as i64), (Numbered::Transaction, -7)],
+            },
             schedule: Schedule { events },
         }
     })

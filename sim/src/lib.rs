@@ -19,9 +19,12 @@ pub mod engine;
 pub mod explore;
 pub mod host;
 pub mod loose;
+mod numbers;
 pub mod plan;
 pub mod scenario;
 pub mod sql;
 pub mod stage;
 pub mod toy;
 pub mod world;
+
+pub use numbers::{numbered, numbers_of};

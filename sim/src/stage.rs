@@ -6,7 +6,7 @@ use std::time::Duration;
 use rowlock_model::schedule::{Granularity, SessionId, Statement};
 use rowlock_model::{DbError, Dialect, Isolation, Reply};
 use rowlock_scenarios::stage::{
-    Answer, Blocked, Completion, Decision, PausePlan, Paused, Stage, StageError,
+    Answer, Blocked, Completion, Decision, Numbered, PausePlan, Paused, Stage, StageError,
 };
 
 use crate::database::{self, Database, Internal, Progress, Request};
@@ -321,6 +321,10 @@ impl<D: Database> Stage for SimStage<D> {
     fn plan_victims(&mut self, victims: &[SessionId]) -> Result<(), StageError> {
         self.victims = victims.to_vec();
         Ok(())
+    }
+
+    fn numbered(&self, number: i64) -> Option<Numbered> {
+        crate::numbered(self.db.dialect(), number)
     }
 
     fn decide(&mut self, ways: &[u16]) {

@@ -21,7 +21,7 @@ use super::settle::{Job, Settlement, commit, run_settlement, send_settlement};
 use super::slot::{Settling, SlotKey, Slots};
 use super::statements::{FifoGuard, LeaseClaim, LeaseStatements, Rules, fence_column};
 use super::table::{Form, Table};
-use super::text::{Statement, Values};
+use super::text::{OfIds, Statement, Values};
 use super::token::{Clock, LeaseLength, Token, TokenRule};
 use crate::retry::begin;
 use crate::sync::Lock;
@@ -161,7 +161,7 @@ impl<H: Host> Lease<H> {
         };
         let mut values = shared.values(now);
         values.limit = i64::from(limit);
-        let claimed = self.take(&mut session, &mut values).await;
+        let claimed = self.take(&mut session, &values).await;
         let jobs = match claimed {
             Ok(jobs) => {
                 session.put_back();
@@ -199,11 +199,7 @@ impl<H: Host> Lease<H> {
 
     /// Runs the claim: as one statement where that is enough, otherwise in a transaction at READ
     /// COMMITTED, behind the guard of a FIFO queue.
-    async fn take(
-        &self,
-        session: &mut Pooled<H>,
-        values: &mut Values,
-    ) -> Result<Vec<Job>, ClaimError> {
+    async fn take(&self, session: &mut Pooled<H>, values: &Values) -> Result<Vec<Job>, ClaimError> {
         let shared = &self.shared;
         if let (true, LeaseClaim::Single(claim)) =
             (self.is_one_statement(), &shared.statements.claim)
@@ -228,15 +224,14 @@ impl<H: Host> Lease<H> {
         let jobs = match &shared.statements.claim {
             LeaseClaim::Single(_) => jobs,
             LeaseClaim::Stamped { stamp, .. } => {
-                let mut stamped = Vec::new();
-                for job in jobs {
-                    values.id = Some(job.id().clone());
-                    let reply = shared.exec(session, "stamp", stamp, values).await;
-                    if reply.map_err(ClaimError::Database)?.affected > 0 {
-                        stamped.push(job);
-                    }
+                let stamped = match jobs.is_empty() {
+                    true => 0,
+                    false => self.stamp(session, stamp, values, &jobs).await?,
+                };
+                match stamped {
+                    0 => Vec::new(),
+                    _ => jobs,
                 }
-                stamped
             }
         };
         match commit(shared.pool.host(), &mut **session).await {
@@ -255,6 +250,27 @@ impl<H: Host> Lease<H> {
             }
         }
         Ok(jobs)
+    }
+
+    /// Writes the lease into rows that this transaction has locked, all in one statement: all of them or
+    /// none, since nobody else can have changed one. Says how many; anything between is an error.
+    async fn stamp(
+        &self,
+        session: &mut Pooled<H>,
+        stamp: &OfIds,
+        values: &Values,
+        jobs: &[Job],
+    ) -> Result<u64, ClaimError> {
+        self.shared.pool.host().name_step("stamp");
+        let args = stamp.bind(values, jobs.iter().map(|job| job.id().clone()));
+        let reply = session.exec(&stamp.sql(jobs.len()), &args).await;
+        let affected = reply.map_err(ClaimError::Database)?.affected;
+        let rows = jobs.len() as u64;
+        if affected == 0 || affected == rows {
+            return Ok(affected);
+        }
+        let message = format!("a lease was written into {affected} of {rows} locked rows");
+        Err(ClaimError::Contents(message.into()))
     }
 
     /// The guard and the choice of the rows, in a transaction; `None`: the queue is not free.

@@ -120,6 +120,35 @@ impl Statement {
     }
 }
 
+/// A statement for so many rows, named by their ids. For MySQL, MariaDB and SQLite, whose placeholders have no
+/// numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct OfIds {
+    /// The text up to the id column of a condition, that included.
+    pub(super) before: Statement,
+    /// The rest of the conditions.
+    pub(super) after: Statement,
+}
+
+impl OfIds {
+    /// The text for so many rows.
+    pub(super) fn sql(&self, rows: usize) -> String {
+        let (before, after) = (&self.before.sql, &self.after.sql);
+        match rows {
+            1 => format!("{before} = ?{after}"),
+            _ => format!("{before} IN ({}){after}", vec!["?"; rows].join(", ")),
+        }
+    }
+
+    /// The arguments for these rows.
+    pub(super) fn bind(&self, values: &Values, ids: impl Iterator<Item = Value>) -> Vec<Value> {
+        let mut args = self.before.bind(values);
+        args.extend(ids);
+        args.extend(self.after.bind(values));
+        args
+    }
+}
+
 /// A text in the making.
 #[derive(Debug)]
 pub(super) struct Writer {

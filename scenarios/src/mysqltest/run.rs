@@ -675,12 +675,13 @@ impl<'a> Tester<'a> {
             let what = format!("line {line}: what the server told besides the answer");
             return Err(TestError::Unsupported(what));
         };
-        let rows = results.replies.last().map_or(0, |reply| {
-            match reply.columns.is_empty() {
+        let rows = results
+            .replies
+            .last()
+            .map_or(0, |reply| match reply.columns.is_empty() {
                 true => reply.affected,
                 false => reply.rows.len() as u64,
-            }
-        });
+            });
         let mut text = format!("affected rows: {rows}\n");
         if !told.is_empty() {
             text += &format!("info: {told}\n");
@@ -716,8 +717,8 @@ fn leaves_warnings(sql: &str) -> bool {
         .collect();
     match word.as_str() {
         "select" => !lower.contains("from"),
-        "begin" | "commit" | "do" | "release" | "rollback" | "savepoint" | "set" | "start" | "unlock"
-        | "use" | "xa" => true,
+        "begin" | "commit" | "do" | "release" | "rollback" | "savepoint" | "set" | "start"
+        | "unlock" | "use" | "xa" => true,
         _ => false,
     }
 }
@@ -732,7 +733,9 @@ fn users_of(sql: &str) -> Option<Vec<String>> {
         ["grant", ..] => lower.split_once(" to ")?.1,
         _ => return None,
     };
-    let list = list.trim_start_matches(" if not exists").trim_start_matches(" if exists");
+    let list = list
+        .trim_start_matches(" if not exists")
+        .trim_start_matches(" if exists");
     let name = |user: &str| {
         let name = user.split('@').next().unwrap_or_default().trim();
         name.trim_matches(['\'', '"', '`']).to_owned()

@@ -2,15 +2,25 @@
 
 use rowlock_model::{DbError, ErrorClass, Outcome, Reply, Value};
 
+use super::numbers::Numbers;
+
 /// Whether `got` is the outcome `expected`.
 ///
 /// Replies are compared whole: columns with their types, rows, affected rows, tag. Errors by code,
 /// not by message, which changes with locale and version; a lost connection by its class. Waiting
 /// by whom it waits for, if that is known. Values of the server's clock differ from run to run: two
-/// of the same type count as the same.
-pub(super) fn same(expected: &Outcome, got: &Outcome) -> bool {
+/// of the same type count as the same. So do the numbers of sessions and transactions: they are
+/// compared by what they stand for.
+pub(super) fn same(expected: &Outcome, got: &Outcome, numbers: &mut Numbers) -> bool {
     match (expected, got) {
-        (Outcome::Done(expected), Outcome::Done(got)) => same_reply(expected, got),
+        (Outcome::Done(expected), Outcome::Done(got)) => {
+            let mut tried = numbers.clone();
+            let same = same_reply(expected, got, &mut tried);
+            if same {
+                *numbers = tried;
+            }
+            same
+        }
         (Outcome::Failed(expected), Outcome::Failed(got)) => same_error(expected, got),
         (Outcome::Waits(expected), Outcome::Waits(got)) => {
             expected.is_empty() || got.is_empty() || expected == got
@@ -27,7 +37,7 @@ fn same_error(expected: &DbError, got: &DbError) -> bool {
     expected.code == got.code || (lost(expected) && lost(got))
 }
 
-fn same_reply(expected: &Reply, got: &Reply) -> bool {
+fn same_reply(expected: &Reply, got: &Reply, numbers: &mut Numbers) -> bool {
     expected.columns == got.columns
         && expected.affected == got.affected
         && expected.tag == got.tag
@@ -36,22 +46,22 @@ fn same_reply(expected: &Reply, got: &Reply) -> bool {
             .rows
             .iter()
             .zip(got.rows.iter())
-            .all(|(e, g)| same_row(e, g))
+            .all(|(e, g)| same_row(e, g, numbers))
 }
 
-fn same_row(expected: &[Value], got: &[Value]) -> bool {
+fn same_row(expected: &[Value], got: &[Value], numbers: &mut Numbers) -> bool {
     expected.len() == got.len()
         && expected
             .iter()
             .zip(got.iter())
-            .all(|(e, g)| same_value(e, g))
+            .all(|(e, g)| same_value(e, g, numbers))
 }
 
-fn same_value(expected: &Value, got: &Value) -> bool {
+fn same_value(expected: &Value, got: &Value, numbers: &mut Numbers) -> bool {
     matches!(
         (expected, got),
         (Value::Timestamp(_), Value::Timestamp(_)) | (Value::TimestampTz(_), Value::TimestampTz(_))
-    ) || expected == got
+    ) || numbers.agree(expected, got)
 }
 
 /// Of replies with more rows than this, only what differs is told.
@@ -60,9 +70,10 @@ const ROWS_IN_FULL: usize = 4;
 /// The rows that only one of two replies has; `None` if both have the same, in whatever order.
 fn rows_apart(reply: &Reply, other: &Reply) -> Option<String> {
     let mut others: Vec<_> = other.rows.iter().collect();
+    let mut numbers = Numbers::default();
     let mut own = Vec::new();
     for row in reply.rows.iter() {
-        match others.iter().position(|o| same_row(row, o)) {
+        match others.iter().position(|o| same_row(row, o, &mut numbers)) {
             Some(at) => {
                 others.remove(at);
             }

@@ -11,6 +11,7 @@ use rowlock_model::{DbError, Outcome};
 
 use super::cast::{Arrival, Came, Cast, Part, Sent};
 use super::compare::{describe, same};
+use super::numbers::Numbers;
 use super::{FinalQuery, Replay, ReplayError, Step, StepVerdict};
 use crate::pinned::{Expected, Pinned, PinnedAction, SessionRef, session_label, sessions};
 use crate::scenario::{Case, default_isolation};
@@ -308,6 +309,7 @@ pub(super) fn pinned(
             expected: query.rows.to_string(),
             same: query.rows.accepts(&got),
             got: plain(&got),
+            outcome: got,
         });
     }
     Ok(Replay::conclude(server, steps, finals))
@@ -669,6 +671,7 @@ pub(super) fn file(
         file,
         cast,
         come: VecDeque::new(),
+        numbers: Numbers::of(&file.numbers),
     };
     let mut steps = Vec::new();
     for number in 0..file.schedule.events.len() {
@@ -694,6 +697,7 @@ pub(super) fn file(
             expected: "at least one row, which is the violation".into(),
             same: shows,
             got: plain(&got),
+            outcome: got,
         });
     }
     Ok(Replay::conclude(server, steps, finals))
@@ -719,6 +723,8 @@ struct FileRun<'a, 'b> {
     /// Answers that came before the event that expects them: a live server does not let a granted
     /// lock wait.
     come: VecDeque<Arrival>,
+    /// What the file's numbers are on this stage.
+    numbers: Numbers,
 }
 
 impl FileRun<'_, '_> {
@@ -762,10 +768,10 @@ impl FileRun<'_, '_> {
     }
 
     fn what(&mut self, event: &Event, number: usize) -> Result<Move, ReplayError> {
-        let sent_now = event
-            .statement
-            .as_ref()
-            .map(|statement| sent(event, statement));
+        let sent_now = match &event.statement {
+            Some(statement) => Some(sent(event, &self.translated(statement, number)?)),
+            None => None,
+        };
         Ok(match (event.choice, sent_now) {
             (Choice::Step(process, _), Some(sent)) => {
                 let member = self.member(&event.actor, Some(usize::from(process.0)));
@@ -799,13 +805,27 @@ impl FileRun<'_, '_> {
         })
     }
 
-    fn verdict(&self, event: &Event, done: &Done) -> StepVerdict {
+    /// A statement with the numbers that this stage has for those of the file.
+    fn translated(&self, statement: &Statement, number: usize) -> Result<Statement, ReplayError> {
+        let args = statement.args.iter().map(|arg| self.numbers.translate(arg));
+        let args: Result<Vec<_>, i64> = args.collect();
+        let args = args.map_err(|unknown| ReplayError::Schedule {
+            number: number + 1,
+            message: format!("no reply has shown yet what {unknown} is on this server"),
+        })?;
+        Ok(Statement {
+            args,
+            ..statement.clone()
+        })
+    }
+
+    fn verdict(&mut self, event: &Event, done: &Done) -> StepVerdict {
         let Some(expected) = &event.outcome else {
             return StepVerdict::Same;
         };
         let lost = matches!(event.choice, Choice::Lose(..));
         let got = done.own.clone().unwrap_or_else(ok);
-        if lost || same(expected, &got) {
+        if lost || same(expected, &got, &mut self.numbers) {
             return StepVerdict::Same;
         }
         let (expected_text, mut got_text) = (describe(expected, &got), describe(&got, expected));

@@ -5,6 +5,7 @@ use rowlock_model::schedule::Event;
 
 use super::branch::allowed;
 use super::compare::{describe, same};
+use super::numbers::Numbers;
 use super::{Replay, ReplayError, Script, run};
 use crate::stage::Stage;
 
@@ -73,6 +74,7 @@ pub fn mirror(
 }
 
 pub(super) fn difference(left: &Replay, right: &Replay) -> Option<Difference> {
+    let mut numbers = Numbers::of(&left.numbers);
     for (index, (l, r)) in left.steps.iter().zip(&right.steps).enumerate() {
         let waiting = |step: &super::Step| {
             let pairs = step.waiting.iter();
@@ -85,7 +87,7 @@ pub(super) fn difference(left: &Replay, right: &Replay) -> Option<Difference> {
             && l_events
                 .iter()
                 .zip(&r_events)
-                .all(|(l, r)| same_event(l, r));
+                .all(|(l, r)| same_event(l, r, &mut numbers));
         let (l_waiting, r_waiting) = (waiting(l), waiting(r));
         if !outcomes || l_waiting != r_waiting {
             let text = |events: &[&Event], other: &[&Event], waiting: &[String]| {
@@ -125,7 +127,8 @@ pub(super) fn difference(left: &Replay, right: &Replay) -> Option<Difference> {
         });
     }
     let finals = left.finals.iter().zip(&right.finals);
-    let mut different = finals.filter(|(l, r)| l.got != r.got);
+    let mut different =
+        finals.filter(|(l, r)| l.got != r.got && !same(&l.outcome, &r.outcome, &mut numbers));
     different.next().map(|(l, r)| Difference {
         step: None,
         left: l.got.clone(),
@@ -142,9 +145,9 @@ fn in_order(events: &[Event]) -> Vec<&Event> {
     ordered
 }
 
-fn same_event(left: &Event, right: &Event) -> bool {
+fn same_event(left: &Event, right: &Event, numbers: &mut Numbers) -> bool {
     let outcomes = match (&left.outcome, &right.outcome) {
-        (Some(left), Some(right)) => same(left, right),
+        (Some(left), Some(right)) => same(left, right, numbers),
         (left, right) => left.is_none() && right.is_none(),
     };
     left.actor == right.actor && left.step == right.step && outcomes

@@ -9,12 +9,11 @@ use rowlock_model::verdict::Bounds;
 use rowlock_model::{Dialect, Isolation};
 use toml::de::DeTable;
 
-use super::process::{Context, check_isolation, parsed_list, processes};
+use super::levels::databases;
+use super::process::{Context, processes};
 use super::property::{Groups, property};
 use super::reader::{Reader, Table, nearest};
-use super::{
-    Body, Case, Expectation, Process, Program, Property, Scenario, When, default_isolation, pinned,
-};
+use super::{Body, Case, Expectation, Process, Program, Property, Scenario, When, pinned};
 use crate::source::{FileError, Problem, Source};
 
 /// Keys that a variant may replace.
@@ -61,7 +60,8 @@ fn file(mut top: Table<'_>, reader: &mut Reader) -> Option<Scenario> {
     let description = top.text(reader, "description");
     let sources = top.texts(reader, "source").unwrap_or_default();
     let variants = top.tables(reader, "variant", "a variant");
-    let mut all = vec![(None, top.clone())];
+    // The databases may all be in the variants.
+    let mut all = vec![(None, top.clone(), variants.is_empty())];
     for mut variant in variants {
         let name = variant.required_text(reader, "name");
         let description = variant.text(reader, "description");
@@ -71,12 +71,12 @@ fn file(mut top: Table<'_>, reader: &mut Reader) -> Option<Scenario> {
         known.ignore(&VARIANT_KEYS);
         known.finish(reader);
         if let Some(name) = name {
-            all.push((Some((name, description)), merged));
+            all.push((Some((name, description)), merged, variant.has("isolation")));
         }
     }
     let mut names = BTreeSet::new();
     let mut cases = Vec::new();
-    for (variant, table) in all {
+    for (variant, table, has_own_levels) in all {
         let mut header = (Arc::from(""), Arc::from(""));
         if let Some((name, description)) = variant {
             if !names.insert(name.text.clone()) || name.text.is_empty() {
@@ -85,7 +85,7 @@ fn file(mut top: Table<'_>, reader: &mut Reader) -> Option<Scenario> {
             }
             header = (name.text, description.map_or("".into(), |d| d.text));
         }
-        cases.extend(cases_of(header, table, reader));
+        cases.extend(cases_of(header, table, has_own_levels, reader));
     }
     if cases.is_empty() && reader.problems.is_empty() {
         reader.problem(0..0, "nothing to do: no process and no pinned schedule");
@@ -100,9 +100,14 @@ fn file(mut top: Table<'_>, reader: &mut Reader) -> Option<Scenario> {
 }
 
 /// The cases of one variant.
-fn cases_of(header: (Arc<str>, Arc<str>), mut table: Table<'_>, reader: &mut Reader) -> Vec<Case> {
+fn cases_of(
+    header: (Arc<str>, Arc<str>),
+    mut table: Table<'_>,
+    has_own_levels: bool,
+    reader: &mut Reader,
+) -> Vec<Case> {
     let whole = table.clone();
-    let databases = databases(&mut table, reader);
+    let databases = databases(&mut table, has_own_levels, reader);
     let empty = !whole.has("process") && !whole.has("pinned");
     let mut cases = Vec::new();
     for (database, levels) in &databases {
@@ -122,28 +127,6 @@ fn cases_of(header: (Arc<str>, Arc<str>), mut table: Table<'_>, reader: &mut Rea
     cases
 }
 
-/// Each database of a variant with its levels.
-fn databases(table: &mut Table<'_>, reader: &mut Reader) -> Vec<(Dialect, Vec<Isolation>)> {
-    if !table.has("databases") {
-        reader.problem(table.span.clone(), "a scenario has no `databases`");
-    }
-    let databases = parsed_list::<Dialect>(table, "databases", reader).unwrap_or_default();
-    let levels = parsed_list::<Isolation>(table, "isolation", reader);
-    let of_database = |(database, _): &(Dialect, Range<usize>)| {
-        let levels = match &levels {
-            None => vec![default_isolation(*database)],
-            Some(levels) => levels.iter().map(|(level, _)| *level).collect(),
-        };
-        (*database, levels)
-    };
-    for (level, span) in levels.iter().flatten() {
-        for (database, _) in &databases {
-            check_isolation(*database, *level, span.clone(), reader);
-        }
-    }
-    databases.iter().map(of_database).collect()
-}
-
 fn case(
     (variant, description): (Arc<str>, Arc<str>),
     mut table: Table<'_>,
@@ -153,7 +136,7 @@ fn case(
     reader: &mut Reader,
 ) -> Option<Case> {
     table.ignore(&["databases", "isolation"]);
-    let setup = table.text(reader, "setup");
+    let setup = table.text_of(reader, "setup", database);
     let bounds = bounds(&mut table, reader);
     let granularity = granularity(&mut table, reader).unwrap_or_default();
     let contention = table.text(reader, "contention");

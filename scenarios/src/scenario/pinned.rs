@@ -258,8 +258,8 @@ fn step(
     let span = table.span.clone();
     let process = table.required_text(reader, "process");
     let name = table.text(reader, "name");
-    let sql = table.text(reader, "sql");
-    let batch = table.text(reader, "batch");
+    let sql = table.text_of(reader, "sql", database);
+    let batch = table.text_of(reader, "batch", database);
     let app = table.text(reader, "app");
     let close = table.is_true(reader, "close");
     let session = table.integer(reader, "session", 1..=8).unwrap_or(1) as u8 - 1;

@@ -43,7 +43,7 @@ pub(super) fn processes(
         .has("isolation")
         .then(|| isolation(&mut table, context.database, reader));
     let isolation = isolation.flatten().unwrap_or(context.isolation);
-    let connect = table.text(reader, "connect");
+    let connect = table.text_of(reader, "connect", context.database);
     let skew_micros = table
         .text(reader, "skew")
         .and_then(|text| skew(&text, reader))
@@ -347,8 +347,8 @@ impl Scope {
             };
             reader.problem(table.span.clone(), message);
         }
-        let sql = table.text(reader, "sql");
-        let batch = table.text(reader, "batch");
+        let sql = table.text_of(reader, "sql", database);
+        let batch = table.text_of(reader, "batch", database);
         let sleep = table.duration(reader, "sleep");
         let app = table.text(reader, "app");
         let close = table.is_true(reader, "close");
@@ -523,6 +523,14 @@ pub(super) fn parsed_list<T: FromStr<Err: ToString> + Ord + Copy>(
     reader: &mut Reader,
 ) -> Option<Vec<(T, Range<usize>)>> {
     let texts = table.texts(reader, key)?;
+    Some(parsed_items(texts, reader))
+}
+
+/// Names that parse, each once.
+pub(super) fn parsed_items<T: FromStr<Err: ToString> + Ord + Copy>(
+    texts: Vec<Text>,
+    reader: &mut Reader,
+) -> Vec<(T, Range<usize>)> {
     let mut values: Vec<(T, Range<usize>)> = Vec::new();
     for text in texts {
         match text.text.parse::<T>() {
@@ -533,5 +541,5 @@ pub(super) fn parsed_list<T: FromStr<Err: ToString> + Ord + Copy>(
             Err(error) => reader.problem(text.span, error.to_string()),
         }
     }
-    Some(values)
+    values
 }

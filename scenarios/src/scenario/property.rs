@@ -98,7 +98,7 @@ pub(super) fn property(
 ) -> Option<Property> {
     let span = table.span.clone();
     let name = table.required_text(reader, "name");
-    let sql = table.text(reader, "sql");
+    let sql = table.text_of(reader, "sql", database);
     let event = table.text(reader, "event");
     if let Some(sql) = &sql {
         check_statement(sql, database, reader);

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rowlock_model::Dialect;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -141,9 +142,48 @@ impl<'a> Table<'a> {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
+    /// Whether a key is there and holds a table.
+    pub(super) fn holds_table(&self, key: &str) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|e| e.key == key && matches!(e.value.get_ref(), DeValue::Table(_)))
+    }
+
     pub(super) fn text(&mut self, reader: &mut Reader, key: &'static str) -> Option<Text> {
         let item = self.take(key)?;
         item.text(reader)
+    }
+
+    /// A text that may differ between databases: one for all, or a table of databases (one, or several
+    /// separated by commas) with the text of each.
+    pub(super) fn text_of(
+        &mut self,
+        reader: &mut Reader,
+        key: &'static str,
+        database: Dialect,
+    ) -> Option<Text> {
+        if !self.holds_table(key) {
+            return self.text(reader, key);
+        }
+        let item = self.take(key)?;
+        let mut found: Option<Text> = None;
+        for text in item.table(reader, "a text for each database")?.rest() {
+            for name in text.key.split(',').map(str::trim) {
+                match name.parse::<Dialect>() {
+                    Ok(named) if named == database && found.is_some() => {
+                        let message = format!("a second text for {database}");
+                        reader.problem(text.key_span.clone(), message);
+                    }
+                    Ok(named) if named == database => found = text.text(reader),
+                    Ok(_) => {}
+                    Err(error) => reader.problem(text.key_span.clone(), error.to_string()),
+                }
+            }
+        }
+        if found.is_none() {
+            let message = format!("`{key}` has no text for {database}");
+            reader.problem(item.value.span(), message);
+        }
+        found
     }
 
     pub(super) fn required_text(&mut self, reader: &mut Reader, key: &'static str) -> Option<Text> {

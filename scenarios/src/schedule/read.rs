@@ -11,7 +11,7 @@ use rowlock_model::{Column, DbError, Dialect, ErrorClass, Isolation, Notice, Out
 
 use super::literal::{Cursor, Failure};
 use super::write::default_tag;
-use super::{HEADER, ScheduleFile, ScheduleProcess, verb};
+use super::{HEADER, NUMBERS, ScheduleFile, ScheduleProcess, verb};
 use crate::source::{Problem, Source};
 
 /// Reads a whole file.
@@ -47,6 +47,7 @@ pub(super) fn schedule(source: &Source) -> Result<ScheduleFile, Problem> {
         setup: None,
         schedule: Schedule::default(),
         matters: Vec::new(),
+        numbers: Vec::new(),
     };
     let mut given = Given::default();
     loop {
@@ -224,6 +225,10 @@ fn header<'a>(
             file.matters = parsed(line, &mut cursor, matters)?;
             given.matters = Some(line.start..line.start + line.text.len());
         }
+        key if let Some((_, kind)) = NUMBERS.iter().find(|(k, _)| *k == key) => {
+            let numbers = parsed(line, &mut cursor, numbers)?;
+            file.numbers.extend(numbers.into_iter().map(|n| (*kind, n)));
+        }
         "process" => file.processes.push(parsed(line, &mut cursor, process)?),
         "connect" => {
             let label = parsed_prefix(line, &mut cursor, |c| {
@@ -239,7 +244,7 @@ fn header<'a>(
         _ => {
             let message = format!("`{key}` is not a header");
             return Err(line.problem(message).help(
-                "headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process, connect, setup; then `events`",
+                "headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
             ));
         }
     }
@@ -347,6 +352,18 @@ fn matters(cursor: &mut Cursor<'_>) -> Result<Vec<usize>, Failure> {
             return Err("event numbers are ascending, from 1".into());
         }
         numbers.push(number - 1);
+        if !cursor.take(", ") {
+            return Ok(numbers);
+        }
+    }
+}
+
+/// Numbers of sessions or transactions.
+fn numbers(cursor: &mut Cursor<'_>) -> Result<Vec<i64>, Failure> {
+    let mut numbers: Vec<i64> = Vec::new();
+    cursor.take(": ");
+    loop {
+        numbers.push(cursor.number()?);
         if !cursor.take(", ") {
             return Ok(numbers);
         }

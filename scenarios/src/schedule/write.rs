@@ -8,7 +8,7 @@ use rowlock_model::verdict::Bounds;
 use rowlock_model::{DbError, Outcome, Reply, Value};
 
 use super::literal::{self, is_odd, quote, word};
-use super::{HEADER, ScheduleFile, verb};
+use super::{HEADER, NUMBERS, ScheduleFile, verb};
 
 impl fmt::Display for ScheduleFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,6 +39,13 @@ impl fmt::Display for ScheduleFile {
             // Events are numbered from 1 for people.
             let matters: Vec<String> = self.matters.iter().map(|n| (n + 1).to_string()).collect();
             writeln!(f, "matters: {}", matters.join(", "))?;
+        }
+        for (key, kind) in NUMBERS {
+            let numbers = self.numbers.iter().filter(|(k, _)| *k == kind);
+            let numbers: Vec<String> = numbers.map(|(_, n)| n.to_string()).collect();
+            if !numbers.is_empty() {
+                writeln!(f, "{key}: {}", numbers.join(", "))?;
+            }
         }
         for process in &self.processes {
             write!(f, "process {}", word(&process.label))?;

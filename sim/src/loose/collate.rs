@@ -17,9 +17,9 @@ pub(super) fn compare(collation: Collation, a: &str, b: &str) -> Ordering {
             a.as_bytes()[..cut(a)].cmp(&b.as_bytes()[..cut(b)])
         }
         Collation::Utf8mb40900AiCi => weights_0900(a).cmp(&weights_0900(b)),
-        Collation::Utf8mb4GeneralCi
-        | Collation::Utf8mb3GeneralCi
-        | Collation::Latin1SwedishCi => padded(a, b, general_weight),
+        Collation::Utf8mb4GeneralCi | Collation::Utf8mb3GeneralCi | Collation::Latin1SwedishCi => {
+            padded(a, b, general_weight)
+        }
         Collation::Utf8mb4Bin => padded(a, b, |c| c as u32),
     }
 }
@@ -107,9 +107,7 @@ fn same(collation: Collation, a: char, b: char) -> bool {
         Collation::Utf8mb40900AiCi
         | Collation::Utf8mb4GeneralCi
         | Collation::Utf8mb3GeneralCi
-        | Collation::Latin1SwedishCi => {
-            general_weight(a) == general_weight(b)
-        }
+        | Collation::Latin1SwedishCi => general_weight(a) == general_weight(b),
     }
 }
 

@@ -167,9 +167,8 @@ fn locate(needle: &str, hay: &str, from: i64, dialect: Dialect) -> i64 {
         return 0;
     }
     let last = hay.len().checked_sub(needle.len());
-    let found = last.and_then(|last| {
-        (from..=last).find(|at| hay[*at..*at + needle.len()] == needle[..])
-    });
+    let found =
+        last.and_then(|last| (from..=last).find(|at| hay[*at..*at + needle.len()] == needle[..]));
     found.map_or(0, |at| at as i64 + 1)
 }
 

@@ -66,6 +66,8 @@ pub struct Insert {
     pub rowid: Option<usize>,
     /// Where rows come from.
     pub source: InsertSource,
+    /// The source reads the table itself: its rows are collected before the first is inserted.
+    pub reads_target: bool,
     /// What a row that a constraint refuses does: MySQL `IGNORE` is `Ignore`, `REPLACE` is `Replace`.
     /// `None` leaves it to the constraint.
     pub or: Option<ConflictAction>,

@@ -131,6 +131,8 @@ pub struct Choice {
     /// Rows come in the order that [`SourcePlan::order`] asks for: no sort is needed, and reading may
     /// stop at the limit.
     pub sorted: bool,
+    /// The conditions exclude each other: no table is looked at.
+    pub impossible: bool,
 }
 
 /// How the rows of a stored table are reached.

@@ -43,7 +43,9 @@ pub fn store(column: &Column, value: Value, strict: bool, row: usize) -> Result<
         return Err(DbError::unsupported(what, None));
     }
     if column.collation == Collation::Utf8mb3GeneralCi
-        && value.as_str().is_some_and(|text| text.chars().any(|c| c as u32 > 0xFFFF))
+        && value
+            .as_str()
+            .is_some_and(|text| text.chars().any(|c| c as u32 > 0xFFFF))
     {
         let what = "a character outside of the basic plane in utf8mb3";
         return Err(DbError::unsupported(what, None));

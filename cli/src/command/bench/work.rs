@@ -24,7 +24,7 @@ pub(super) enum Way {
     RawTransaction,
     /// Reference: rows dealt out beforehand, stamped by one statement a batch, deleted one by one.
     RawStatements,
-    /// Reference: the statement of well-known queues, which deletes what it takes.
+    /// Reference: what well-known queues do that delete the rows that they take.
     Pop,
 }
 
@@ -46,8 +46,9 @@ impl Way {
                 Way::Lease,
                 Way::RawStatements,
                 Way::Advisory,
+                Way::Pop,
             ],
-            Dialect::Sqlite => &[Way::Lease, Way::RawStatements, Way::Advisory],
+            Dialect::Sqlite => &[Way::Lease, Way::RawStatements, Way::Advisory, Way::Pop],
         }
     }
 
@@ -59,8 +60,22 @@ impl Way {
             Way::Advisory => "advisory",
             Way::RawTransaction => "limit of row lock",
             Way::RawStatements => "limit of lease",
-            Way::Pop => "delete and return",
+            Way::Pop => "delete what is taken",
         }
+    }
+
+    /// The same work without claim logic.
+    pub(super) fn limit(self) -> Option<Way> {
+        match self {
+            Way::RowLock => Some(Way::RawTransaction),
+            Way::Lease => Some(Way::RawStatements),
+            Way::Advisory | Way::RawTransaction | Way::RawStatements | Way::Pop => None,
+        }
+    }
+
+    /// One of the library's forms, not a reference.
+    pub(super) fn is_form(self) -> bool {
+        matches!(self, Way::RowLock | Way::Lease | Way::Advisory)
     }
 }
 
@@ -85,6 +100,13 @@ pub(super) struct Measured {
 impl Measured {
     pub(super) fn rows_per_second(&self) -> f64 {
         f64::from(self.rows) / self.elapsed.as_secs_f64()
+    }
+
+    /// The part of the workers' time in which they claim.
+    pub(super) fn share_of_claims(&self, workers: u32) -> f64 {
+        let claims: Duration = self.claims.iter().sum();
+        claims.as_secs_f64()
+            / (self.elapsed.as_secs_f64() * f64::from(workers)).max(f64::MIN_POSITIVE)
     }
 
     /// The latency of a claim that so many of a hundred do not exceed.
@@ -120,7 +142,7 @@ pub(super) async fn measure(place: &Place, way: Way, load: Load) -> Result<Measu
                 Way::RawTransaction | Way::RawStatements => {
                     raw(host, dialect, way, load, worker).await
                 }
-                Way::Pop => pop(host, load).await,
+                Way::Pop => pop(host, dialect, load).await,
             }
         }));
     }
@@ -308,6 +330,15 @@ async fn raw(
     let select = format!("SELECT id, attempt, body FROM job WHERE {range} ORDER BY id FOR UPDATE");
     let stamp = format!("UPDATE job SET attempt = attempt + 1 WHERE {range}");
     let delete = format!("DELETE FROM job WHERE id = {}", place(1));
+    // As many round trips as the forms need.
+    let begin: &[&str] = match dialect {
+        Dialect::MySql | Dialect::MariaDb => &[
+            "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            "START TRANSACTION",
+        ],
+        Dialect::Postgres | Dialect::Sqlite => &["BEGIN"],
+    };
+    let stamps_in_transaction = begin.len() > 1;
     let mut session = connect(&host).await?;
     let mut share = Share {
         connections: 1,
@@ -319,11 +350,17 @@ async fn raw(
     while next <= to as i64 {
         let end = (to as i64).min(next + i64::from(load.batch) - 1);
         let begun = Instant::now();
-        if way == Way::RawTransaction {
-            run(&mut session, "BEGIN").await?;
+        if way == Way::RawTransaction || stamps_in_transaction {
+            for sql in begin {
+                run(&mut session, sql).await?;
+            }
             exec(&mut session, &select, &[next, end]).await?;
-        } else {
+        }
+        if way == Way::RawStatements {
             exec(&mut session, &stamp, &[next, end]).await?;
+            if stamps_in_transaction {
+                run(&mut session, "COMMIT").await?;
+            }
         }
         share.claims.push(begun.elapsed());
         for id in next..=end {
@@ -340,33 +377,73 @@ async fn raw(
 }
 
 /// Takes by deleting: nothing comes back when a worker dies.
-async fn pop(host: RealHost, load: Load) -> Result<Share, String> {
+async fn pop(host: RealHost, dialect: Dialect, load: Load) -> Result<Share, String> {
     let mut session = connect(&host).await?;
     let mut share = Share {
         connections: 1,
         ..Share::default()
     };
-    let sql = "WITH taken AS (SELECT id FROM job ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) \
-               DELETE FROM job USING taken WHERE job.id = taken.id RETURNING job.id, job.body";
     let mut empty = 0;
     while empty < EMPTY {
         let begun = Instant::now();
-        let limit = [Value::Int(i64::from(load.batch))];
-        let reply = session
-            .exec(sql, &limit)
-            .await
-            .map_err(|error| error.to_string())?;
-        if reply.rows.is_empty() {
+        let rows = match dialect {
+            Dialect::MySql | Dialect::MariaDb => pop_selected(&mut session, load.batch).await?,
+            _ => pop_returned(&mut session, dialect, load.batch).await?,
+        };
+        if rows == 0 {
             empty += 1;
             tokio::time::sleep(Duration::from_millis(1)).await;
             continue;
         }
         empty = 0;
         share.claims.push(begun.elapsed());
-        for _ in reply.rows.iter() {
+        for _ in 0..rows {
             work(load).await;
         }
         share.done = Some(Instant::now());
     }
     Ok(share)
+}
+
+/// One statement that deletes and returns; how many rows.
+async fn pop_returned(
+    session: &mut RealSession,
+    dialect: Dialect,
+    batch: u32,
+) -> Result<usize, String> {
+    let sql = match dialect {
+        Dialect::Sqlite => {
+            "DELETE FROM job WHERE id IN (SELECT id FROM job ORDER BY id LIMIT ?) RETURNING id, body"
+        }
+        _ => {
+            "WITH taken AS (SELECT id FROM job ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) \
+             DELETE FROM job USING taken WHERE job.id = taken.id RETURNING job.id, job.body"
+        }
+    };
+    let reply = session.exec(sql, &[Value::Int(i64::from(batch))]).await;
+    reply
+        .map(|reply| reply.rows.len())
+        .map_err(|error| error.to_string())
+}
+
+/// Where a DELETE returns nothing: choose, delete and commit; how many rows.
+async fn pop_selected(session: &mut RealSession, batch: u32) -> Result<usize, String> {
+    run(session, "SET TRANSACTION ISOLATION LEVEL READ COMMITTED").await?;
+    run(session, "START TRANSACTION").await?;
+    let sql = "SELECT id, body FROM job ORDER BY id LIMIT ? FOR UPDATE SKIP LOCKED";
+    let chosen = session.exec(sql, &[Value::Int(i64::from(batch))]).await;
+    let chosen = chosen.map_err(|error| error.to_string())?;
+    let ids: Vec<Value> = chosen
+        .rows
+        .iter()
+        .filter_map(|row| row.first().cloned())
+        .collect();
+    if !ids.is_empty() {
+        let marks = vec!["?"; ids.len()].join(", ");
+        let sql = format!("DELETE FROM job WHERE id IN ({marks})");
+        let deleted = session.exec(&sql, &ids).await;
+        deleted.map_err(|error| error.to_string())?;
+    }
+    run(session, "COMMIT").await?;
+    Ok(ids.len())
 }

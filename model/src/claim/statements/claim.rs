@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::mutation::Mutation;
 use super::super::table::DeclarationError;
-use super::super::text::{Arg, Statement, Writer};
+use super::super::text::{Arg, OfIds, Statement, Writer};
 use super::LeaseClaim;
 use super::author::Author;
 use crate::Dialect;
@@ -81,20 +81,23 @@ impl Author<'_> {
         w.finish()
     }
 
-    /// MySQL and MariaDB: a locking select, then one update a row.
+    /// MySQL and MariaDB: a locking select, then an update of the rows that it locked.
     fn claim_stamped(&self, locked_until: &str) -> LeaseClaim {
         let mut lock = self.writer();
         self.select_claimable(&mut lock, &self.columns(), true);
-        let mut stamp = self.writer();
-        self.stamp(&mut stamp, locked_until);
-        stamp.raw(" WHERE ").column("target", &self.table.id);
-        stamp.raw(" = ").arg(Arg::Id);
+        let mut before = self.writer();
+        self.stamp(&mut before, locked_until);
+        before.raw(" WHERE ").column("target", &self.table.id);
+        let mut after = self.writer();
         if !self.mutated(Mutation::ClaimWithoutLease) {
-            self.lease_free(&mut stamp, " AND ", locked_until);
+            self.lease_free(&mut after, " AND ", locked_until);
         }
         LeaseClaim::Stamped {
             lock: lock.finish(),
-            stamp: stamp.finish(),
+            stamp: OfIds {
+                before: before.finish(),
+                after: after.finish(),
+            },
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::mutation::Mutation;
 use super::settle::Settlement;
 use super::table::{DeclarationError, Form, Table};
-use super::text::Statement;
+use super::text::{OfIds, Statement};
 use super::token::{Clock, TokenRule};
 use crate::Dialect;
 use author::Author;
@@ -103,13 +103,13 @@ pub(super) struct LeaseStatements {
 pub(super) enum LeaseClaim {
     /// One statement: chooses the rows, writes the lease, answers with the rows as they were.
     Single(Statement),
-    /// A transaction: `lock` chooses and locks rows, `stamp` writes the lease of one of them. For
-    /// databases whose `UPDATE` returns nothing.
+    /// A transaction: `lock` chooses and locks rows, `stamp` writes their leases. For databases whose
+    /// `UPDATE` returns nothing.
     Stamped {
         /// Chooses and locks.
         lock: Statement,
-        /// Writes one lease; a row that it does not hit is not claimed.
-        stamp: Statement,
+        /// Writes the leases.
+        stamp: OfIds,
     },
 }
 

@@ -130,7 +130,7 @@ fn lease(host: &FakeHost, dialect: Dialect, fifo: Option<FifoGuard>) -> Lease<Fa
 }
 
 #[test]
-fn a_lease_on_mysql_is_stamped_row_by_row_and_committed() {
+fn a_lease_on_mysql_is_stamped_and_committed() {
     for (fifo, expected) in [
         (None, &["SET", "START", "claim", "UPDATE", "COMMIT"][..]),
         (
@@ -153,24 +153,46 @@ fn a_lease_on_mysql_is_stamped_row_by_row_and_committed() {
 }
 
 #[test]
-fn a_row_that_the_stamp_misses_is_not_claimed() {
-    let host = FakeHost::new(NOW, |call: &Call| {
+fn rows_that_the_stamp_misses_are_not_claimed() {
+    // Both rows are locked: the stamp hits both, or none. Anything else claims nothing either.
+    for hit in 0..=2 {
+        let host = two_rows(hit);
+        host.run(async {
+            let queue = lease(&host, Dialect::MariaDb, None);
+            let claimed = queue.claim(2).await;
+            let ids = |deliveries: Vec<LeaseDelivery<FakeHost>>| -> Vec<Value> {
+                let ids = deliveries.iter().map(|d| d.job().id().clone()).collect();
+                deliveries.into_iter().for_each(LeaseDelivery::forget);
+                ids
+            };
+            match hit {
+                0 => assert_eq!(ids(claimed.unwrap()), []),
+                1 => {
+                    let error = claimed.map(ids).unwrap_err();
+                    assert!(matches!(error, ClaimError::Contents(_)), "{error}");
+                    assert_eq!(host.open_sessions(), 0, "closed, and so rolled back");
+                }
+                _ => assert_eq!(ids(claimed.unwrap()), [Value::Int(7), Value::Int(8)]),
+            }
+        });
+        let stamps = words(&host).iter().filter(|word| *word == "UPDATE").count();
+        assert_eq!(stamps, 1);
+    }
+}
+
+/// A server with two rows, of which an update hits so many.
+fn two_rows(hit: u64) -> FakeHost {
+    FakeHost::new(NOW, move |call: &Call| {
         Ok::<Reply, DbError>(match call.sql.split(' ').next() {
             Some("SELECT") => rows(
                 &["id", "attempt"],
                 &[&[7.into(), 1.into()], &[8.into(), 1.into()]],
             ),
-            Some("UPDATE") => affected("UPDATE", u64::from(call.number == 4)),
+            Some("UPDATE") => affected("UPDATE", hit),
             Some(word) => Reply::tag(word),
             None => Reply::default(),
         })
-    });
-    host.run(async {
-        let queue = lease(&host, Dialect::MariaDb, None);
-        let deliveries = queue.claim(2).await.unwrap();
-        let ids: Vec<&Value> = deliveries.iter().map(|d| d.job().id()).collect();
-        assert_eq!(ids, [&Value::Int(7)]);
-    });
+    })
 }
 
 #[test]

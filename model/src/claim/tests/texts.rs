@@ -30,7 +30,7 @@ fn expiry() -> Rules {
 fn claim(statements: &LeaseStatements) -> String {
     match &statements.claim {
         LeaseClaim::Single(claim) => claim.sql.to_string(),
-        LeaseClaim::Stamped { lock, stamp } => panic!("{} and {}", lock.sql, stamp.sql),
+        LeaseClaim::Stamped { lock, stamp } => panic!("{} and {}", lock.sql, stamp.sql(1)),
     }
 }
 
@@ -265,9 +265,14 @@ fn mysql_and_mariadb_lock_then_stamp() {
              ORDER BY `priority`, `due`, `id` LIMIT ? FOR UPDATE SKIP LOCKED"
         );
         assert_eq!(
-            &*stamp.sql,
+            stamp.sql(1),
             "UPDATE `job` AS target SET `until` = ?, `attempt` = target.`attempt` + 1 \
              WHERE target.`id` = ? AND (`until` IS NULL OR `until` <= ?)"
+        );
+        assert_eq!(
+            stamp.sql(3),
+            "UPDATE `job` AS target SET `until` = ?, `attempt` = target.`attempt` + 1 \
+             WHERE target.`id` IN (?, ?, ?) AND (`until` IS NULL OR `until` <= ?)"
         );
         assert_eq!(
             &*statements.prove.sql,

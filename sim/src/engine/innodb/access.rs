@@ -11,6 +11,7 @@
 //! Hints restrict the candidates. If rows are wanted in an order, the direction of the scan follows it
 //! where the index has that order, and a scan of the whole table takes the index that has it.
 
+use super::impossible;
 use super::range::{Bound, like_prefix, ranges};
 use super::shape::{IndexShape, Shape};
 use super::store::Store;
@@ -83,6 +84,7 @@ pub fn choose(store: &Store, plan: &SourcePlan<'_>) -> Choice {
         order,
         access,
         sorted,
+        impossible: impossible::is_impossible(store, plan),
     }
 }
 
@@ -202,7 +204,7 @@ fn reads_derived(operand: &Expr) -> bool {
 }
 
 /// Whether the index's order is the order of the comparison.
-fn helps(condition: &KeyCondition, ty: &DeclaredType, collation: Collation) -> bool {
+pub(super) fn helps(condition: &KeyCondition, ty: &DeclaredType, collation: Collation) -> bool {
     if matches!(condition.op, KeyOp::IsNull | KeyOp::IsNotNull) {
         return true;
     }
@@ -436,7 +438,9 @@ fn table_access(
     if wants_order {
         for index in &allowed {
             let order = in_order(*index, 0);
-            let worth = *index == 0 || covers(*index) || (plan.limit.is_some() && !forced);
+            let few = plan.limit.is_some_and(|limit| limit <= 1)
+                || (plan.limit.is_some() && store.flavour.sorts_by_index_for_any_limit());
+            let worth = *index == 0 || covers(*index) || (few && !forced);
             if let Some(reverse) = order.filter(|_| worth) {
                 let access = Access {
                     index: shape.indexes[*index].declared,

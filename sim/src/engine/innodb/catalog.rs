@@ -33,15 +33,14 @@ impl Schema {
 
     /// The temporary table of a session called `name`.
     pub fn temporary(&self, session: SessionId, name: &str) -> Option<&Rc<Shape>> {
-        let own = self.temporaries_of(session).find(|(own, _)| &***own == name);
+        let own = self
+            .temporaries_of(session)
+            .find(|(own, _)| &***own == name);
         self.shapes.get(&own?.1)
     }
 
     /// The temporary tables of a session.
-    pub fn temporaries_of(
-        &self,
-        session: SessionId,
-    ) -> impl Iterator<Item = (&Arc<str>, TableId)> {
+    pub fn temporaries_of(&self, session: SessionId) -> impl Iterator<Item = (&Arc<str>, TableId)> {
         let own = self
             .temporaries
             .iter()
@@ -74,7 +73,12 @@ impl Schema {
 
     /// The names of tables and views, in order.
     pub fn relation_names(&self) -> Vec<Arc<str>> {
-        let mut names: Vec<Arc<str>> = self.names.keys().chain(self.views.keys()).cloned().collect();
+        let mut names: Vec<Arc<str>> = self
+            .names
+            .keys()
+            .chain(self.views.keys())
+            .cloned()
+            .collect();
         names.sort();
         names
     }

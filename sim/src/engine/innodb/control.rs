@@ -313,10 +313,7 @@ impl InnoDb {
         };
         let state = self.store.session(session);
         let was = state.settings.autocommit;
-        if of_next
-            && characteristic.is_some()
-            && state.in_transaction
-        {
+        if of_next && characteristic.is_some() && state.in_transaction {
             return Err(errors::transaction_characteristics());
         }
         let before = (of_next && characteristic.is_some()).then(|| state.settings.clone());

@@ -13,8 +13,8 @@ use super::handler::{Facts, Handler};
 use super::metadata::MetaMode;
 use super::records::{Record, Version, Writer};
 use super::run::Run;
-use super::shape::{IndexId, IndexShape, Shape};
 use super::session::Told;
+use super::shape::{IndexId, IndexShape, Shape};
 use super::statement::{Halt, Planned, halt, metadata_halt, notices};
 use crate::loose::catalog::{Table, TableId};
 use crate::loose::plan::{Alter, Ddl};
@@ -35,7 +35,13 @@ impl InnoDb {
         let temporary = matches!(
             ddl,
             Ddl::CreateTable { table, .. } if table.temporary
-        ) || matches!(ddl, Ddl::DropTable { temporary: true, .. });
+        ) || matches!(
+            ddl,
+            Ddl::DropTable {
+                temporary: true,
+                ..
+            }
+        );
         if !run.resumed {
             if !temporary {
                 self.commit_implicitly(session);
@@ -57,7 +63,8 @@ impl InnoDb {
                 && self.store.flavour.refuses_locking_source()
             {
                 let name = &table.name;
-                let message = format!("Can't update table '{source}' while '{name}' is being created.");
+                let message =
+                    format!("Can't update table '{source}' while '{name}' is being created.");
                 return Err(errors::mysql(1746, "HY000", message).into());
             }
             return self.create_from(session, table, query, *if_not_exists, run);
@@ -158,7 +165,11 @@ impl InnoDb {
 
     fn is_there(&self, session: SessionId, table: &Table) -> bool {
         match table.temporary {
-            true => self.store.schema().temporary(session, &table.name).is_some(),
+            true => self
+                .store
+                .schema()
+                .temporary(session, &table.name)
+                .is_some(),
             false => self.store.schema().table(&table.name).is_some(),
         }
     }
@@ -166,10 +177,15 @@ impl InnoDb {
     /// Stores an empty temporary table.
     fn put_temporary(&mut self, session: SessionId, table: &Arc<Table>) -> Result<(), DbError> {
         if !table.foreign_keys.is_empty() {
-            return Err(DbError::unsupported("foreign keys of a temporary table", None));
+            return Err(DbError::unsupported(
+                "foreign keys of a temporary table",
+                None,
+            ));
         }
         let created = self.store.world.counters_mut().commit;
-        let ids: Vec<IndexId> = (0..=table.indexes.len()).map(|_| self.next_index()).collect();
+        let ids: Vec<IndexId> = (0..=table.indexes.len())
+            .map(|_| self.next_index())
+            .collect();
         let mut ids = ids.into_iter();
         let shape = Shape::new(table, None, created, || ids.next().unwrap_or(IndexId(0)));
         for index in &shape.indexes {
@@ -227,9 +243,12 @@ impl InnoDb {
         match ddl {
             Ddl::CreateTable { table, .. } if table.temporary => Vec::new(),
             Ddl::CreateTable { table, .. } => vec![Arc::clone(&table.name)],
-            Ddl::DropTable { temporary: true, .. } => Vec::new(),
+            Ddl::DropTable {
+                temporary: true, ..
+            } => Vec::new(),
             Ddl::DropTable { names, .. } => {
-                let seen = |name: &&Arc<str>| self.store.schema().temporary(session, name).is_none();
+                let seen =
+                    |name: &&Arc<str>| self.store.schema().temporary(session, name).is_none();
                 names.iter().filter(seen).cloned().collect()
             }
             Ddl::CreateIndex { table, .. } | Ddl::AlterTable { table, .. } => {
@@ -384,10 +403,8 @@ impl InnoDb {
             }
             Ddl::DropView { name, if_exists } => {
                 if self.store.schema().view(name).is_none() {
-                    let (code, message) = self
-                        .store
-                        .flavour
-                        .unknown_view(&self.store.database, name);
+                    let (code, message) =
+                        self.store.flavour.unknown_view(&self.store.database, name);
                     if !if_exists {
                         return Err(errors::mysql(code, "42S02", message));
                     }

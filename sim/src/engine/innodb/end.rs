@@ -164,13 +164,25 @@ impl Store {
         if partial && self.flavour.partial_rollback_leaves_gaps(level) {
             self.hold_explicitly(session, table, index, &Pos::Record(key.clone()));
         }
-        self.take_out(&shape, index, key);
+        let keeps = partial
+            && self
+                .flavour
+                .partial_rollback_leaves_gaps(Isolation::RepeatableRead);
+        self.take_out(&shape, index, key, keeps.then_some(session));
     }
 
-    /// Takes a record out of its index; what was locked of it is locked of the gap from now on.
-    fn take_out(&mut self, shape: &Shape, index: &IndexShape, key: &Key) {
+    /// Takes a record out of its index; what was locked of it is locked of the gap from now on. `undone` is
+    /// the transaction that undoes its insert and keeps its lock at every level.
+    fn take_out(
+        &mut self,
+        shape: &Shape,
+        index: &IndexShape,
+        key: &Key,
+        undone: Option<SessionId>,
+    ) {
         let successor = self.records(index.id).successor(key);
-        self.merge_gap(shape.table.id, index, &Pos::Record(key.clone()), &successor);
+        let pos = Pos::Record(key.clone());
+        self.merge_gap(shape.table.id, index, &pos, &successor, undone);
         self.take_record(index.id, key);
     }
 
@@ -242,7 +254,7 @@ impl Store {
             self.record_mut(index.id, key, false).older.truncate(kept);
         }
         if ghost && self.is_quiet(index.id, key) {
-            self.take_out(shape, index, key);
+            self.take_out(shape, index, key, None);
             return true;
         }
         clean || (kept == Some(0) && !ghost)
@@ -267,7 +279,7 @@ impl Store {
         if needed || !self.is_quiet(index.id, key) {
             return false;
         }
-        self.take_out(shape, index, key);
+        self.take_out(shape, index, key, None);
         true
     }
 }

@@ -178,6 +178,12 @@ impl Flavour {
         self.snapshot_isolation && level == Isolation::Serializable
     }
 
+    /// A whole small table is read through an index that has the wanted order for any `LIMIT`; otherwise for
+    /// that of one row, and more rows are sorted.
+    pub fn sorts_by_index_for_any_limit(self) -> bool {
+        self.server == Server::MariaDb118
+    }
+
     /// Which error a busy row is under `NOWAIT`.
     pub fn nowait_code(self) -> u16 {
         if self.is_mariadb() { 1205 } else { 3572 }
@@ -216,9 +222,7 @@ impl Flavour {
     /// the characteristics of transactions with 11.1.
     pub fn has_variable(self, name: &str) -> bool {
         match name {
-            "transaction_isolation" | "transaction_read_only" => {
-                self.server != Server::MariaDb1011
-            }
+            "transaction_isolation" | "transaction_read_only" => self.server != Server::MariaDb1011,
             _ => true,
         }
     }
@@ -309,7 +313,11 @@ impl Flavour {
 
     /// The stage of an insert that waits for a row.
     pub fn inserting_stage(self) -> &'static str {
-        if self.is_mariadb() { "Update" } else { "update" }
+        if self.is_mariadb() {
+            "Update"
+        } else {
+            "update"
+        }
     }
 
     /// The stage of an update that waits for a row.

@@ -174,6 +174,7 @@ impl Handler<'_> {
             reverse,
             lookup: !covers || lock == Some(Mode::X),
             tests_index_first: reads && !covers,
+            bounded: !reads || ranges.len() > 1,
             filters: range::filters(&shape, index, &bounds),
             semi_consistent: scan.purpose == Purpose::Update
                 && position == 0
@@ -418,6 +419,9 @@ impl Storage for Handler<'_> {
         if number != 0 && kind < 2 && self.run.insert_id.is_none() {
             self.run.insert_id = Some(number as i64);
         }
+        if kind < 2 {
+            self.note_number(table, row.as_ref().map(|(_, row)| row));
+        }
         Ok(match (kind, row) {
             (0, Some((key, row))) => Inserted::Done(self.stored(width, key, &row)),
             (1, Some((key, row))) => Inserted::Replaced(self.stored(width, key, &row), count),
@@ -448,7 +452,12 @@ impl Storage for Handler<'_> {
         };
         let width = table.columns.len();
         match entry {
-            Entry::Row(row) => Ok(row.map(|(key, row, _)| self.stored(width, key, &row))),
+            Entry::Row(row) => {
+                if self.facts.duplicates {
+                    self.note_number(table, row.as_ref().map(|(_, row, _)| row));
+                }
+                Ok(row.map(|(key, row, _)| self.stored(width, key, &row)))
+            }
             other => panic!("the journal has {other:?} where a row is updated"),
         }
     }
@@ -531,6 +540,13 @@ impl Storage for Handler<'_> {
 }
 
 impl Handler<'_> {
+    /// The automatic number of the row written last is what the client is told, if none was drawn.
+    fn note_number(&mut self, table: &Table, row: Option<&Row>) {
+        if let (Some(column), Some(row)) = (table.auto_increment(), row) {
+            self.run.written_number = row[column].as_int();
+        }
+    }
+
     fn update_live(
         &mut self,
         shape: &Rc<Shape>,

@@ -12,10 +12,11 @@ use super::user_lock::UserRefused;
 use crate::loose::expr::HostFunction;
 use crate::loose::storage::{Host, Stop};
 use crate::loose::temporal::cut;
+use crate::numbers;
 
 /// The number by which a session is known to clients: `CONNECTION_ID()`.
 pub(super) fn connection_id(session: rowlock_model::schedule::SessionId) -> i64 {
-    i64::from(session.0) + 8
+    numbers::INNODB_PROCESS.start + i64::from(session.0)
 }
 
 impl Handler<'_> {

@@ -24,6 +24,7 @@ pub mod flavour;
 pub mod foreign_key;
 pub mod handler;
 mod host;
+mod impossible;
 mod insert;
 pub mod key;
 pub mod lock;

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use rowlock_model::Value;
 
+use super::impossible::passes;
 use super::key::{Key, Part};
 use super::shape::{IndexShape, Shape};
 use crate::loose::query::KeyOp;
-use crate::loose::types::DeclaredType;
+use crate::loose::types::{Collation, DeclaredType};
 use crate::loose::value::as_datetime;
 
 /// A part of an index.
@@ -148,7 +149,12 @@ pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool
     let mut prefixes: Vec<Vec<Part>> = vec![Vec::new()];
     let mut exact = true;
     let mut ends: BTreeMap<Vec<Part>, Ends> = BTreeMap::new();
-    for (column, collation) in index.columns.iter().zip(&index.collations) {
+    for (at, (column, collation)) in index.columns.iter().zip(&index.collations).enumerate() {
+        // A whole unique key: what comes behind it does not narrow the range.
+        let whole = index.unique && at == index.declared_columns;
+        if whole && !prefixes.iter().flatten().any(Part::is_null) {
+            break;
+        }
         let mut of = bounds.iter().filter(|b| b.column == *column);
         let part = |value: &Value| Part::of(&fitting(shape, *column, value), *collation);
         let equal = of
@@ -163,6 +169,9 @@ pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool
             };
             parts.sort();
             parts.dedup();
+            if bound.op != KeyOp::IsNull {
+                parts.retain(|part| of.clone().all(|b| passes(shape, b, part)));
+            }
             let longer = prefixes.iter().flat_map(|prefix| {
                 parts.iter().map(move |part| {
                     let mut prefix = prefix.clone();
@@ -171,6 +180,16 @@ pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool
                 })
             });
             prefixes = longer.collect();
+            continue;
+        }
+        // From a value to the same value.
+        if let Some((Some((low, true)), Some((high, true)))) =
+            column_range(&[], of.clone(), false, &part)
+            && low == high
+        {
+            for prefix in &mut prefixes {
+                prefix.extend(low.iter().cloned());
+            }
             continue;
         }
         let nullable = shape
@@ -258,6 +277,16 @@ fn column_range<'b>(
     let low = low.map(|(part, inclusive)| (with(part), inclusive));
     let high = high.map(|(part, inclusive)| (with(part), inclusive));
     Some((low.or_else(|| open.clone()), high.or(open)))
+}
+
+/// A value as a part of a key that has the column.
+pub(super) fn value_part(
+    shape: &Shape,
+    column: usize,
+    value: &Value,
+    collation: Collation,
+) -> Part {
+    Part::of(&fitting(shape, column, value), collation)
 }
 
 /// A value as the column would have it, where that keeps its order (a text that is compared with a

@@ -62,6 +62,8 @@ pub struct Run {
     pub metadata: usize,
     /// `LAST_INSERT_ID` as the statement has set it.
     pub insert_id: Option<i64>,
+    /// The automatic column of the row written last. It follows from the journal.
+    pub written_number: Option<i64>,
     /// Warnings, code and message.
     pub warnings: Vec<(u16, String)>,
     /// The statement is run again.
@@ -111,6 +113,7 @@ impl Run {
             changes: None,
             metadata: 0,
             insert_id: None,
+            written_number: None,
             warnings: Vec::new(),
             resumed: false,
             timed_out: false,
@@ -186,6 +189,7 @@ impl Run {
                 Entry::Choice(choice) => {
                     choice.order.hash(digest);
                     choice.sorted.hash(digest);
+                    choice.impossible.hash(digest);
                     for access in &choice.access {
                         access.index.hash(digest);
                         access.conditions.hash(digest);

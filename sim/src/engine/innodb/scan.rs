@@ -65,6 +65,8 @@ pub struct Plan {
     /// The server's conditions on the columns of a secondary index are tested before the row is looked
     /// up: the record past the end is locked, its row is not.
     pub tests_index_first: bool,
+    /// It is read as ranges even if they are equalities: for changes, and if there are several.
+    pub bounded: bool,
     /// Those conditions, beside the range.
     pub filters: Vec<Filter>,
     /// A semi-consistent read: a locked record is shown as it was committed.
@@ -145,6 +147,11 @@ impl Plan {
 
     pub(super) fn is_clustered(&self) -> bool {
         self.index == 0
+    }
+
+    /// Whether a range is read backwards. One that can have one record only is just looked up.
+    pub(super) fn reverse_in(&self, range: &KeyRange) -> bool {
+        self.reverse && !self.is_unique(range)
     }
 
     /// Whether the range can have one record only.
@@ -283,7 +290,7 @@ impl Store {
     fn ends_here(&self, session: SessionId, plan: &Plan, range: &KeyRange, pos: &Pos) -> bool {
         let Pos::Record(key) = pos else { return false };
         let exact = matches!(range.high(), Some((parts, true)) if parts == &key.0[..]);
-        exact && !plan.reverse && self.range_end_is_gap(session, plan)
+        exact && !plan.reverse_in(range) && self.range_end_is_gap(session, plan)
     }
 
     fn range_end_is_gap(&self, session: SessionId, plan: &Plan) -> bool {
@@ -302,7 +309,7 @@ impl Store {
         let index = plan.index_shape();
         let records = self.records(index.id);
         let found = |found: Option<(&Key, &Record)>| found.map(|(key, _)| Pos::Record(key.clone()));
-        if !plan.reverse {
+        if !plan.reverse_in(range) {
             let next = match &cursor.at {
                 At::Start => match range.low() {
                     None => found(records.first(Bound::Unbounded)),
@@ -354,7 +361,7 @@ impl Store {
         cursor: &Cursor,
         first: Option<&Pos>,
     ) -> Result<(), ScanStop> {
-        if !plan.reverse || cursor.at != At::Start || range.high().is_none() {
+        if !plan.reverse_in(range) || cursor.at != At::Start || range.high().is_none() {
             return Ok(());
         }
         let index = plan.index_shape();
@@ -410,7 +417,7 @@ impl Store {
                     OnBusy::Wait,
                 )?;
             }
-            return Ok(if plan.reverse {
+            return Ok(if plan.reverse_in(range) {
                 Step::Next
             } else {
                 Step::RangeEnds
@@ -418,14 +425,15 @@ impl Store {
         };
         if let KeyRange::Exact(parts) = range
             && !key.starts_with(parts)
+            && !(plan.reverse_in(range) && plan.bounded)
         {
             if gaps {
                 self.lock_record(session, shape, index, pos, mode, Span::Gap, OnBusy::Wait)?;
             }
             return Ok(Step::RangeEnds);
         }
-        let past = range.is_past(key, plan.reverse);
-        if past && !plan.reverse && self.range_end_is_gap(session, plan) {
+        let past = range.is_past(key, plan.reverse_in(range));
+        if past && !plan.reverse_in(range) && self.range_end_is_gap(session, plan) {
             if !cursor.met_end {
                 self.lock_record(session, shape, index, pos, mode, Span::Gap, OnBusy::Wait)?;
             }
@@ -481,7 +489,9 @@ impl Store {
             }
         };
         if past {
-            self.give_back(session, plan, cursor);
+            if !plan.reverse_in(range) {
+                self.give_back(session, plan, cursor);
+            }
             return Ok(Step::RangeEnds);
         }
         Ok(Step::Row(found))
@@ -507,7 +517,7 @@ impl Store {
                 Some((parts, true)) => parts == &key.0[..],
                 _ => false,
             };
-            return if alone || (first && start && !plan.reverse) {
+            return if alone || (first && start && !plan.reverse_in(range)) {
                 Span::Record
             } else {
                 Span::NextKey

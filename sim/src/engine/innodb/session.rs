@@ -26,11 +26,7 @@ pub enum Completion {
 
 impl Completion {
     /// All, by their numbers.
-    pub const ALL: [Completion; 3] = [
-        Completion::NoChain,
-        Completion::Chain,
-        Completion::Release,
-    ];
+    pub const ALL: [Completion; 3] = [Completion::NoChain, Completion::Chain, Completion::Release];
 
     /// As the variable spells it.
     pub fn name(self) -> &'static str {

@@ -474,7 +474,7 @@ impl InnoDb {
         if let Some(id) = run.insert_id {
             state.last_insert_id = id;
         }
-        state.reported_id = run.insert_id.unwrap_or(0);
+        state.reported_id = run.insert_id.or(run.written_number).unwrap_or(0);
         state.told = match &planned.plan.kind {
             PlanKind::Update(_) => Told::Rows {
                 matched: outcome.matched,
@@ -559,7 +559,9 @@ impl InnoDb {
             && self.store.globals().rolls_back_on_timeout;
         // A deadlock has rolled the transaction back already, one of user locks has not.
         let ends = timed_out
-            || doomed || &*error.code == "1020" || (&*error.code == "1213" && !run.user_deadlock);
+            || doomed
+            || &*error.code == "1020"
+            || (&*error.code == "1213" && !run.user_deadlock);
         if ends {
             self.store.rollback(session);
             self.store.release_metadata(session, false);

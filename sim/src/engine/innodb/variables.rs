@@ -389,7 +389,9 @@ pub(super) fn start_with(store: &mut Store, option: &str) -> Result<(), DbError>
     let known = find(flavour, &name).ok_or_else(unsupported)?;
     let value = match known.kind {
         Kind::Text => Value::text(value),
-        _ => value.parse().map_or_else(|_| Value::text(value), Value::Int),
+        _ => value
+            .parse()
+            .map_or_else(|_| Value::text(value), Value::Int),
     };
     match known.effect {
         Effect::Fixed => return Err(unsupported()),

@@ -20,7 +20,7 @@ impl Store {
         let Some(version) = committed.filter(|v| !v.deleted) else {
             return Step::Next;
         };
-        if range.is_past(key, plan.reverse) {
+        if range.is_past(key, plan.reverse_in(range)) {
             return Step::RangeEnds;
         }
         Step::Row(Found {
@@ -120,13 +120,13 @@ impl Store {
             self.reads(index.id, pos);
         }
         let Pos::Record(key) = pos else {
-            return if plan.reverse {
+            return if plan.reverse_in(range) {
                 Step::Next
             } else {
                 Step::RangeEnds
             };
         };
-        if range.is_past(key, plan.reverse) {
+        if range.is_past(key, plan.reverse_in(range)) {
             return Step::RangeEnds;
         }
         let row_key = match self.records(index.id).get(key) {

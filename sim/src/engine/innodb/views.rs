@@ -16,6 +16,7 @@ use super::session::Waiting;
 use super::store::Store;
 use crate::loose::catalog::VirtualTable;
 use crate::loose::types::DeclaredType;
+use crate::numbers;
 
 const TEXT: DeclaredType = DeclaredType::Varchar(1024);
 const NUMBER: DeclaredType = DeclaredType::Int {
@@ -203,7 +204,8 @@ pub fn find(flavour: Flavour, schema: &str, name: &str) -> Option<Arc<VirtualTab
     let schema = schema.to_ascii_lowercase();
     let name = name.to_ascii_lowercase();
     let columns = columns(flavour, &schema, &name)?.iter();
-    let columns = columns.filter(|(name, _)| !flavour.is_mariadb() || !NOT_IN_MARIADB.contains(name));
+    let columns =
+        columns.filter(|(name, _)| !flavour.is_mariadb() || !NOT_IN_MARIADB.contains(name));
     let column = |(name, ty): &(&str, DeclaredType)| ((*name).into(), ty.clone());
     Some(Arc::new(VirtualTable {
         name: format!("{schema}.{name}").into(),
@@ -217,11 +219,11 @@ pub fn is_dictionary(name: &str) -> bool {
 }
 
 fn trx_id(session: SessionId) -> Value {
-    Value::Int(i64::from(session.0) + 1_000)
+    Value::Int(numbers::INNODB_TRANSACTION.start + i64::from(session.0))
 }
 
 fn thread_id(session: SessionId) -> Value {
-    Value::Int(connection_id(session) + 40)
+    Value::Int(numbers::INNODB_THREAD.start + i64::from(session.0))
 }
 
 fn text(text: impl Into<Arc<str>>) -> Value {

@@ -412,7 +412,10 @@ impl Store {
         let key = shape.key(index, new);
         if key != shape.key(index, old) {
             self.check_parents_of(session, shape, at, new)?;
-            return self.insert_step(session, shape, at, new, Mode::S);
+            // `REPLACE` and `ON DUPLICATE KEY UPDATE` check for duplicates exclusively.
+            let duplicates = self.trx(session).duplicates;
+            let check = if duplicates { Mode::X } else { Mode::S };
+            return self.insert_step(session, shape, at, new, check);
         }
         // Equal keys may still look different (`a` and `A`).
         if at > 0 && shape.shown(index, old) != shape.shown(index, new) {

@@ -12,6 +12,7 @@ use super::prepared::{FIRST_SEAT, is_seat};
 use super::statement::Planned;
 use super::{Catalog, Prepared, RelId, SessionState, Ssi, VersionId, Xact};
 use crate::database::{Footprint, Mark};
+use crate::numbers;
 use crate::plan::types::Type;
 use crate::plan::variables::Variables;
 use crate::world::{Digest, Object as _, Slot, World};
@@ -81,7 +82,9 @@ const CATALOG: Slot = Slot(1);
 impl Store {
     /// An empty database whose clock shows `now_micros`.
     pub fn new(now_micros: i64) -> Store {
-        let mut world = World::new();
+        let mut world: World<Object> = World::new();
+        // The counter holds the last number that was given.
+        world.counters_mut().xid = (numbers::POSTGRES_TRANSACTION.start - 1) as u32;
         let server = Server {
             now_micros,
             sessions: 0,

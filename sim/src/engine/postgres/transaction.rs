@@ -9,10 +9,11 @@ use rowlock_model::schedule::SessionId;
 use super::session::{Block, Flight, Waiting};
 use super::{Store, errors};
 use crate::database::{Answer, Request};
+use crate::numbers;
 
 /// The process number of a session, as `pg_backend_pid()` gives it.
 pub fn pid(session: SessionId) -> i64 {
-    10_001 + i64::from(session.0)
+    numbers::POSTGRES_PROCESS.start + i64::from(session.0)
 }
 
 impl Store {

@@ -54,6 +54,7 @@ pub(super) fn choose(plan: &SourcePlan<'_>) -> Result<Choice, DbError> {
         order,
         access,
         sorted,
+        impossible: false,
     })
 }
 

@@ -401,12 +401,23 @@ impl Sqlite {
                     Value::Text(text) if text.len() >= 19 => {
                         crate::loose::temporal::parse_datetime(text)
                     }
+                    Value::Int(number) => instant(*number, now),
                     _ => None,
                 });
                 out.extend(times.filter(|at| *at > now));
             }
         }
     }
+}
+
+/// SQLite has no type for instants: programs keep them as numbers, seconds, milliseconds or
+/// microseconds since 1970. A number that is one of these within the next day is taken for one; if it
+/// is none, the clock moves once more often than it had to.
+fn instant(number: i64, now: i64) -> Option<i64> {
+    const DAY_MICROS: i64 = 24 * 3_600 * 1_000_000;
+    let units = [1_000_000, 1_000, 1];
+    let mut instants = units.iter().filter_map(|unit| number.checked_mul(*unit));
+    instants.find(|at| *at > now && *at <= now + DAY_MICROS)
 }
 
 /// A text and its number.

@@ -1,6 +1,6 @@
 //! Calls of functions, aggregates and window functions.
 
-use rowlock_model::{DbError, Value};
+use rowlock_model::{DbError, Dialect, Value};
 
 use super::Lowering;
 use super::aggregate::aggregate_kind;
@@ -10,6 +10,7 @@ use crate::loose::errors;
 use crate::loose::expr::{AggregateKind, Binary, CastTarget, Expr, HostFunction};
 use crate::loose::function::Function;
 use crate::loose::query::{Kind, Ty};
+use crate::loose::types::DeclaredType;
 
 impl Lowering<'_> {
     pub(super) fn call(&mut self, call: &Call, node: &Node) -> Result<Typed, DbError> {
@@ -114,7 +115,17 @@ impl Lowering<'_> {
         for arg in &call.args {
             args.push(self.expr(arg)?.expr);
         }
-        Ok(Some(self.plain(Expr::Host { function, args }, kind, at)))
+        let mut typed = self.plain(Expr::Host { function, args }, kind, at);
+        // MariaDB says of these how long they can get: 32 bits are enough.
+        if self.dialect == Dialect::MariaDb {
+            let unsigned = match function {
+                H::GetLock | H::ReleaseLock | H::IsFreeLock | H::IsUsedLock => Some(false),
+                H::ConnectionId | H::ReleaseAllLocks => Some(true),
+                _ => None,
+            };
+            typed.ty.declared = unsigned.map(|unsigned| DeclaredType::Int { bytes: 4, unsigned });
+        }
+        Ok(Some(typed))
     }
 
     fn pure_call(&mut self, name: &str, args: Vec<Typed>, call: &Call) -> Result<Typed, DbError> {
@@ -243,9 +254,8 @@ impl Lowering<'_> {
                 | "UUID_TO_BIN" | "BIN_TO_UUID" | "JSON_UNQUOTE" | "JSON_CONTAINS" | "CEIL"
                 | "FLOOR" | "LIKELY" | "UNLIKELY" | "ZEROBLOB" | "LIKE" | "GLOB" | "TRUNCATE"
                 | "INSERT" | "BENCHMARK" | "ANY_VALUE" | "TIMEDIFF" | "DATE_TRUNC" | "WEEKDAY"
-                | "DAYOFWEEK" | "TO_DAYS" | "CONV" | "ASCII" | "ORD" | "SPACE"
-                | "STRCMP" | "INET_ATON" | "MICROSECOND" | "QUARTER" | "WEEK" | "TIME"
-                | "TIMESTAMP" | "CAST",
+                | "DAYOFWEEK" | "TO_DAYS" | "CONV" | "ASCII" | "ORD" | "SPACE" | "STRCMP"
+                | "INET_ATON" | "MICROSECOND" | "QUARTER" | "WEEK" | "TIME" | "TIMESTAMP" | "CAST",
                 _,
             ) => {
                 return errors::unsupported(format!("the function {name}"), at);

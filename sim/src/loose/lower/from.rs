@@ -321,7 +321,10 @@ impl Lowering<'_> {
         let hidden = std::mem::take(&mut self.levels);
         let ctes = std::mem::take(&mut self.ctes);
         self.levels.push(Level::default());
+        // Columns without a name are called like their text.
+        let text = std::mem::replace(&mut self.text, Arc::clone(&parsed.text));
         let lowered = self.query(tree);
+        self.text = text;
         self.levels = hidden;
         self.ctes = ctes;
         let lowered = lowered?;

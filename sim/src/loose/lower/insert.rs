@@ -44,7 +44,13 @@ impl Lowering<'_> {
             .as_ref()
             .map_or_else(|| table.name.clone(), |a| a.name.clone());
         let own = self.table_entry(&table, alias, insert.table.name.at);
+        let touched = std::mem::take(&mut self.tables);
         let source = self.insert_source(insert, &table, width, &own)?;
+        let read = std::mem::replace(&mut self.tables, touched);
+        let reads_target = read.iter().any(|(used, _)| used.id == table.id);
+        for (table, what) in &read {
+            self.touch(table, *what);
+        }
         self.level().range.push(own);
         let mut new = self.table_entry(&table, "excluded".into(), insert.table.name.at);
         if !self.is_sqlite() {
@@ -72,6 +78,7 @@ impl Lowering<'_> {
             columns,
             rowid,
             source,
+            reads_target,
             or: insert.or,
             upserts,
             returning,

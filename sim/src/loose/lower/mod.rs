@@ -102,7 +102,7 @@ impl Clause {
 struct Lowering<'c> {
     catalog: &'c dyn Catalog,
     dialect: Dialect,
-    text: &'c str,
+    text: Arc<str>,
     offset: usize,
     end: usize,
     params: Vec<Kind>,
@@ -129,7 +129,7 @@ impl<'c> Lowering<'c> {
         Lowering {
             catalog,
             dialect: parsed.dialect,
-            text: &parsed.text,
+            text: Arc::clone(&parsed.text),
             offset: parsed.offset,
             end: parsed.end,
             params: params.iter().map(kind_of_param).collect(),

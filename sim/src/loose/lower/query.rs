@@ -70,7 +70,7 @@ impl Lowering<'_> {
     /// `LIMIT`: a number or a parameter on MySQL, any expression on SQLite.
     pub(super) fn limit(&mut self, node: &Node) -> Result<Expr, DbError> {
         if !self.is_sqlite() && !matches!(node.kind, NodeKind::Integer(_) | NodeKind::Param(_)) {
-            return Err(errors::syntax(self.dialect, self.text, node.at, node.end));
+            return Err(errors::syntax(self.dialect, &self.text, node.at, node.end));
         }
         let hidden = std::mem::take(&mut self.level().range);
         let typed = self.expr(node);

@@ -490,8 +490,9 @@ impl Parser<'_> {
                 self.unsupported(&format!("the statement {word}"))
             }
             "CALL" | "LOAD" | "HANDLER" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "GRANT"
-            | "REVOKE" | "XA" | "OPTIMIZE" | "REPAIR" | "CHECK" | "CHECKSUM" | "IMPORT" | "INSTALL" | "RESET" | "SIGNAL" | "GET" | "CACHE"
-            | "BINLOG" | "CHANGE" | "STOP" | "SHUTDOWN" | "CLONE" | "HELP"
+            | "REVOKE" | "XA" | "OPTIMIZE" | "REPAIR" | "CHECK" | "CHECKSUM" | "IMPORT"
+            | "INSTALL" | "RESET" | "SIGNAL" | "GET" | "CACHE" | "BINLOG" | "CHANGE" | "STOP"
+            | "SHUTDOWN" | "CLONE" | "HELP"
                 if !self.is_sqlite() =>
             {
                 self.unsupported(&format!("the statement {word}"))

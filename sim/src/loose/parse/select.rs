@@ -59,10 +59,7 @@ impl Parser<'_> {
         if self.is_sqlite() || !self.is_word("INTO") {
             return Ok(());
         }
-        if !matches!(
-            self.token_ahead(1).kind,
-            TokenKind::UserVariable(_)
-        ) {
+        if !matches!(self.token_ahead(1).kind, TokenKind::UserVariable(_)) {
             return self.unsupported("this SELECT .. INTO");
         }
         if !self.into.is_empty() {

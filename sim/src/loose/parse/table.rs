@@ -3,8 +3,8 @@
 use rowlock_model::DbError;
 
 use super::Parser;
-use crate::loose::ast::{Ident, 
-    ColumnDef, ColumnOption, Constraint, CreateTable, Reference2, Statement, TypeName,
+use crate::loose::ast::{
+    ColumnDef, ColumnOption, Constraint, CreateTable, Ident, Reference2, Statement, TypeName,
 };
 use crate::loose::catalog::Reference;
 

@@ -17,46 +17,77 @@ use crate::loose::value::truth;
 
 impl<'e, S: Storage> Executor<'e, S> {
     pub(super) fn insert(&mut self, insert: &Insert) -> Result<Outcome, Stop> {
-        let sources = self.source_rows(insert)?;
         let mut outcome = Outcome::default();
-        for (i, source) in sources.into_iter().enumerate() {
-            let number = i + 1;
-            let Some(new) = self.new_row(insert, &source, number)? else {
-                continue;
+        let mut number = 0;
+        if let InsertSource::Query(query) = &insert.source
+            && self.dialect != Dialect::Sqlite
+            && !insert.reads_target
+        {
+            // Each row is inserted as soon as it is read.
+            let frame = Frame {
+                with: &insert.with,
+                ..Frame::empty(None)
             };
-            let tuple = Tuple {
-                values: new.values.clone().into(),
-                rowid: new.rowid.unwrap_or(0),
-            };
-            let inserted = self
-                .storage
-                .insert(&insert.table, new, insert.or, &insert.upserts)?;
-            let row = match inserted {
-                Inserted::Skipped => None,
-                Inserted::Done(row) => {
-                    outcome.changed += 1;
-                    outcome.matched += 1;
-                    Some(row)
-                }
-                Inserted::Replaced(row, deleted) => {
-                    let counted = match self.dialect {
-                        Dialect::Sqlite => 1,
-                        _ => 1 + deleted,
-                    };
-                    outcome.changed += counted;
-                    outcome.matched += counted;
-                    Some(row)
-                }
-                Inserted::Conflict(clause, existing) => {
-                    let upsert = &insert.upserts[clause];
-                    self.upsert(insert, upsert, existing, tuple, number, &mut outcome)?
-                }
-            };
-            if let Some(row) = row {
-                self.returned(insert.returning.as_deref(), &tuple_of(&row), &mut outcome)?;
-            }
+            self.around.in_write = true;
+            self.each_row(query, Some(&frame), &mut |executor, row| {
+                number += 1;
+                let source: Vec<Expr> = row.iter().cloned().map(Expr::Const).collect();
+                executor.insert_row(insert, &source, number, &mut outcome)?;
+                executor.around.in_write = true;
+                Ok(())
+            })?;
+            self.around.in_write = false;
+            return Ok(outcome);
+        }
+        for source in self.source_rows(insert)? {
+            number += 1;
+            self.insert_row(insert, &source, number, &mut outcome)?;
         }
         Ok(outcome)
+    }
+
+    fn insert_row(
+        &mut self,
+        insert: &Insert,
+        source: &[Expr],
+        number: usize,
+        outcome: &mut Outcome,
+    ) -> Result<(), Stop> {
+        let Some(new) = self.new_row(insert, source, number)? else {
+            return Ok(());
+        };
+        let tuple = Tuple {
+            values: new.values.clone().into(),
+            rowid: new.rowid.unwrap_or(0),
+        };
+        let inserted = self
+            .storage
+            .insert(&insert.table, new, insert.or, &insert.upserts)?;
+        let row = match inserted {
+            Inserted::Skipped => None,
+            Inserted::Done(row) => {
+                outcome.changed += 1;
+                outcome.matched += 1;
+                Some(row)
+            }
+            Inserted::Replaced(row, deleted) => {
+                let counted = match self.dialect {
+                    Dialect::Sqlite => 1,
+                    _ => 1 + deleted,
+                };
+                outcome.changed += counted;
+                outcome.matched += counted;
+                Some(row)
+            }
+            Inserted::Conflict(clause, existing) => {
+                let upsert = &insert.upserts[clause];
+                self.upsert(insert, upsert, existing, tuple, number, outcome)?
+            }
+        };
+        if let Some(row) = row {
+            self.returned(insert.returning.as_deref(), &tuple_of(&row), outcome)?;
+        }
+        Ok(())
     }
 
     /// The rows of the source, one value a given column.

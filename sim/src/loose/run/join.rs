@@ -90,6 +90,9 @@ impl<'e, S: Storage> Executor<'e, S> {
         outer: Option<&Frame<'_>>,
         sink: &mut Sink<'_, 'e, S>,
     ) -> Result<(), Stop> {
+        if choice.impossible {
+            return Ok(());
+        }
         let count = ask.source.range.len();
         let mut steps = vec![Step::Filter(Vec::new())];
         let mut nests = 0;

@@ -86,6 +86,63 @@ impl<'e, S: Storage> Executor<'e, S> {
             .collect())
     }
 
+    /// Calls `sink` with each row of a query, as soon as it is read where nothing stands between.
+    pub(super) fn each_row(
+        &mut self,
+        query: &Query,
+        outer: Option<&Frame<'_>>,
+        sink: &mut dyn FnMut(&mut Self, Row) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let select = match &query.body {
+            Body::Select(select) => select,
+            Body::Values(_) | Body::Set { .. } => return self.each_collected(query, outer, sink),
+        };
+        let plain = select.grouping.is_none()
+            && select.windows.is_empty()
+            && select.distinct.is_none()
+            && query.sort.is_empty()
+            && query.limit.is_none()
+            && query.offset.is_none()
+            && query.with.is_empty()
+            && select.source.from.is_some()
+            && !semijoin::is_hashed(select, self.dialect);
+        if !plain {
+            return self.each_collected(query, outer, sink);
+        }
+        let purposes = vec![Purpose::Read; select.source.range.len()];
+        let ask = Ask {
+            source: &select.source,
+            purposes: &purposes,
+            order: &[],
+            limit: None,
+            with: &query.with,
+        };
+        let choice = self.choose(&ask, outer)?;
+        let width = query.columns.len();
+        self.join(&ask, &choice, outer, &mut |executor, current| {
+            let frame = Frame {
+                with: &query.with,
+                ..Frame::of_rows(&current.tuples, outer)
+            };
+            let mut row = executor.values(&select.targets, &frame)?;
+            row.truncate(width);
+            sink(executor, row.into())?;
+            Ok(true)
+        })
+    }
+
+    fn each_collected(
+        &mut self,
+        query: &Query,
+        outer: Option<&Frame<'_>>,
+        sink: &mut dyn FnMut(&mut Self, Row) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        for row in self.query(query, outer, None)? {
+            sink(self, row)?;
+        }
+        Ok(())
+    }
+
     /// The value of `LIMIT` or `OFFSET`; `None` is no limit.
     pub(super) fn count(&mut self, expr: &Expr, frame: &Frame<'_>) -> Result<Option<u64>, Stop> {
         let value = eval(expr, frame, self)?;
@@ -150,6 +207,7 @@ impl<'e, S: Storage> Executor<'e, S> {
                 order: Vec::new(),
                 access: Vec::new(),
                 sorted: true,
+                impossible: false,
             },
         };
         let sorted = query.sort.is_empty() || (streams && choice.sorted);

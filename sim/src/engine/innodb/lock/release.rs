@@ -126,13 +126,22 @@ impl Store {
 
     /// A record is taken out: what was locked of it is locked of the gap, now before `successor`. Who
     /// waits for it waits no more.
-    pub fn merge_gap(&mut self, table: TableId, index: &IndexShape, old: &Pos, successor: &Pos) {
+    pub fn merge_gap(
+        &mut self,
+        table: TableId,
+        index: &IndexShape,
+        old: &Pos,
+        successor: &Pos,
+        undone: Option<SessionId>,
+    ) {
         let locks = self.locks(index.id, old).to_vec();
         for lock in &locks {
             // At READ COMMITTED only the locks of duplicate checks are inherited.
             let trx = self.trx(lock.owner);
             let of_check = if trx.duplicates { Mode::X } else { Mode::S };
-            let inherited = trx.level > Isolation::ReadCommitted || lock.mode == of_check;
+            let inherited = trx.level > Isolation::ReadCommitted
+                || lock.mode == of_check
+                || undone == Some(lock.owner);
             if lock.span != Span::Insert && inherited {
                 self.inherit(table, index, successor, lock);
             }
