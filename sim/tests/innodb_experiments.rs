@@ -179,7 +179,7 @@ impl Run {
                     Some(name) => ("query ", name),
                     None => ("", what),
                 };
-                let id = i64::from(self.server.sessions[name].0) + 8;
+                let id = self.server.db.connection_id(self.server.sessions[name]);
                 let admin = self.server.session("ADM");
                 self.server.send(admin, &format!("kill {query}{id}"));
                 self.events.push(format!("KILL {what}"));

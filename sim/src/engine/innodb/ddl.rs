@@ -9,20 +9,14 @@ use rowlock_model::{DbError, Reply, Row, Value};
 
 use super::database::InnoDb;
 use super::errors;
-use super::handler::{Facts, Handler};
 use super::metadata::MetaMode;
 use super::records::{Record, Version, Writer};
 use super::run::Run;
 use super::session::Told;
 use super::shape::{IndexId, IndexShape, Shape};
-use super::statement::{Halt, Planned, halt, metadata_halt, notices};
+use super::statement::{Halt, Planned, metadata_halt, notices};
 use crate::loose::catalog::{Table, TableId};
 use crate::loose::plan::{Alter, Ddl};
-use crate::loose::query::{OutputColumn, Query};
-use crate::loose::run::Executor;
-use crate::loose::storage::{NewRow, Storage};
-use crate::loose::store::store;
-use crate::loose::types::DeclaredType;
 
 impl InnoDb {
     pub(super) fn ddl(
@@ -90,152 +84,6 @@ impl InnoDb {
             notices: notices(run),
             ..Reply::tag(planned.plan.tag)
         })
-    }
-
-    /// `CREATE TABLE .. SELECT`. The rows are read as those of `INSERT .. SELECT` are; a table that others
-    /// see is there once they are all in it.
-    fn create_from(
-        &mut self,
-        session: SessionId,
-        table: &Table,
-        query: &Query,
-        if_not_exists: bool,
-        run: &mut Run,
-    ) -> Result<Reply, Halt> {
-        if self.is_there(session, table) {
-            self.create_table(session, table, if_not_exists, &mut run.warnings)?;
-            return Ok(Reply::tag("CREATE TABLE"));
-        }
-        let mut handler = Handler {
-            store: &mut self.store,
-            run,
-            session,
-            args: &[],
-            facts: Facts {
-                writes: true,
-                ..Facts::default()
-            },
-            waiting: None,
-        };
-        let dialect = handler.store.flavour.dialect();
-        let result = Executor::new(&mut handler, dialect).rows_to_store(query);
-        let waiting = handler.waiting.take();
-        let selected = result.map_err(|stop| halt(stop, waiting))?;
-        let mut rows: Vec<Row> = Vec::new();
-        for (number, values) in selected.iter().enumerate() {
-            let mut row = Vec::new();
-            for column in &table.columns {
-                let same = |c: &OutputColumn| c.name.eq_ignore_ascii_case(&column.name);
-                let value = match query.columns.iter().position(same) {
-                    Some(at) => store(column, values[at].clone(), true, number + 1)?,
-                    None => self.default_of(session, column)?,
-                };
-                row.push(value);
-            }
-            rows.push(row.into());
-        }
-        let count = rows.len();
-        let mut made = table.clone();
-        made.id = self.next_table();
-        let made = Arc::new(made);
-        if table.temporary {
-            self.put_temporary(session, &made)?;
-        } else {
-            self.put_table(&made, None, Vec::new())?;
-        }
-        let before = self.store.trx(session).undo.len();
-        if let Err(error) = self.fill_new(session, &made, rows) {
-            self.store.rollback_to(session, before);
-            let shape = self.store.shape(made.id);
-            self.remove_table(&shape);
-            return Err(error);
-        }
-        let state = self.store.session_mut(session);
-        state.row_count = count as i64;
-        state.told = Told::Records {
-            records: count as u64,
-            warnings: run.warnings.len(),
-        };
-        Ok(Reply {
-            affected: count as u64,
-            notices: notices(run),
-            ..Reply::tag("CREATE TABLE")
-        })
-    }
-
-    fn is_there(&self, session: SessionId, table: &Table) -> bool {
-        match table.temporary {
-            true => self
-                .store
-                .schema()
-                .temporary(session, &table.name)
-                .is_some(),
-            false => self.store.schema().table(&table.name).is_some(),
-        }
-    }
-
-    /// Stores an empty temporary table.
-    fn put_temporary(&mut self, session: SessionId, table: &Arc<Table>) -> Result<(), DbError> {
-        if !table.foreign_keys.is_empty() {
-            return Err(DbError::unsupported(
-                "foreign keys of a temporary table",
-                None,
-            ));
-        }
-        let created = self.store.world.counters_mut().commit;
-        let ids: Vec<IndexId> = (0..=table.indexes.len())
-            .map(|_| self.next_index())
-            .collect();
-        let mut ids = ids.into_iter();
-        let shape = Shape::new(table, None, created, || ids.next().unwrap_or(IndexId(0)));
-        for index in &shape.indexes {
-            self.store.create_index(table.id, index.id);
-        }
-        self.store.create_numbers(table.id, 1);
-        let stamp = self.next_stamp();
-        self.store.schema_mut().put_temporary(session, shape, stamp);
-        Ok(())
-    }
-
-    /// Puts rows into a table that nobody else sees. They are undone with the transaction.
-    fn fill_new(
-        &mut self,
-        session: SessionId,
-        table: &Arc<Table>,
-        rows: Vec<Row>,
-    ) -> Result<(), Halt> {
-        let mut run = Run::new(self.store.now_unrecorded());
-        let mut handler = Handler {
-            store: &mut self.store,
-            run: &mut run,
-            session,
-            args: &[],
-            facts: Facts {
-                writes: true,
-                ..Facts::default()
-            },
-            waiting: None,
-        };
-        for row in rows {
-            let new = NewRow {
-                values: row.to_vec(),
-                rowid: None,
-            };
-            handler
-                .insert(table, new, None, &[])
-                .map_err(|stop| halt(stop, None))?;
-        }
-        Ok(())
-    }
-
-    /// The end of a session takes its temporary tables with it.
-    pub(super) fn drop_temporaries(&mut self, session: SessionId) {
-        let own = self.store.schema().temporaries_of(session);
-        let own: Vec<TableId> = own.map(|(_, id)| id).collect();
-        for id in own {
-            let shape = self.store.shape(id);
-            self.remove_table(&shape);
-        }
     }
 
     /// The tables that a change is about and others see, by name.
@@ -325,7 +173,7 @@ impl InnoDb {
                 }
                 let dropped = |name: &&Arc<str>| own.iter().all(|s| s.table.name != **name);
                 let rest: Vec<Arc<str>> = names.iter().filter(dropped).cloned().collect();
-                self.drop_tables(&rest, *if_exists, *temporary, warnings)
+                self.drop_tables(session, &rest, *if_exists, *temporary, warnings)
             }
             Ddl::CreateIndex { table, .. }
             | Ddl::AlterTable { table, .. }
@@ -418,23 +266,23 @@ impl InnoDb {
         }
     }
 
-    fn next_table(&mut self) -> TableId {
+    pub(super) fn next_table(&mut self) -> TableId {
         let counters = self.store.world.counters_mut();
         counters.table += 1;
         TableId(counters.table)
     }
 
-    fn next_index(&mut self) -> IndexId {
+    pub(super) fn next_index(&mut self) -> IndexId {
         let counters = self.store.world.counters_mut();
         counters.index += 1;
         IndexId(counters.index)
     }
 
-    fn next_stamp(&mut self) -> u64 {
+    pub(super) fn next_stamp(&mut self) -> u64 {
         self.store.schema().stamp + 1
     }
 
-    fn create_table(
+    pub(super) fn create_table(
         &mut self,
         session: SessionId,
         table: &Table,
@@ -459,6 +307,7 @@ impl InnoDb {
 
     fn drop_tables(
         &mut self,
+        session: SessionId,
         names: &[Arc<str>],
         if_exists: bool,
         temporary: bool,
@@ -473,7 +322,11 @@ impl InnoDb {
             let Some(shape) = self.store.schema().table(name).cloned() else {
                 continue;
             };
-            let children = self.store.schema().children(name);
+            let checks = self.store.session(session).settings.foreign_keys;
+            let children = match checks {
+                true => self.store.schema().children(name),
+                false => Vec::new(),
+            };
             if let Some((child, at)) = children
                 .iter()
                 .find(|(c, _)| !names.contains(&c.table.name))
@@ -511,30 +364,7 @@ impl InnoDb {
         ))
     }
 
-    /// Takes a temporary table away, and what transactions know of it.
-    fn remove_temporary(&mut self, session: SessionId, shape: &Rc<Shape>) {
-        let id = shape.table.id;
-        let gone: Vec<usize> = self
-            .store
-            .trx(session)
-            .undo
-            .iter()
-            .enumerate()
-            .filter(|(_, change)| change.place().0 == id)
-            .map(|(at, _)| at)
-            .collect();
-        if !gone.is_empty() {
-            let kept = |change: &super::trx::Undo| change.place().0 != id;
-            self.store.trx_mut(session).undo.retain(kept);
-            for savepoint in &mut self.store.session_mut(session).savepoints {
-                let changes = savepoint.changes.iter_mut();
-                changes.for_each(|n| *n -= gone.iter().filter(|at| **at < *n).count());
-            }
-        }
-        self.remove_table(shape);
-    }
-
-    fn remove_table(&mut self, shape: &Rc<Shape>) {
+    pub(super) fn remove_table(&mut self, shape: &Rc<Shape>) {
         let id = shape.table.id;
         if self.store.server().history.iter().any(|(t, ..)| *t == id) {
             let history = &mut self.store.server_mut().history;
@@ -549,7 +379,7 @@ impl InnoDb {
     }
 
     /// Stores a table, with its rows if it had some.
-    fn put_table(
+    pub(super) fn put_table(
         &mut self,
         table: &Arc<Table>,
         old: Option<&Shape>,
@@ -632,7 +462,7 @@ impl InnoDb {
 
     /// The committed rows of a table with their commit numbers. Nobody changes them: the table is
     /// locked exclusively.
-    fn rows_of(&self, shape: &Shape) -> Vec<(Row, u64)> {
+    pub(super) fn rows_of(&self, shape: &Shape) -> Vec<(Row, u64)> {
         let records = self.store.records(shape.clustered().id);
         let rows = records.iter().filter(|(_, r)| !r.newest.deleted);
         let row = |(_, record): (&super::key::Key, &Record)| {
@@ -644,197 +474,10 @@ impl InnoDb {
         };
         rows.map(row).collect()
     }
-
-    fn alter(
-        &mut self,
-        session: SessionId,
-        table: &Arc<Table>,
-        actions: &[Alter],
-    ) -> Result<(), DbError> {
-        let old = self.store.shape(table.id);
-        let mut new = Table::clone(table);
-        let mut rows = self.rows_of(&old);
-        let mut rebuilt = false;
-        let mut next_number = None;
-        for action in actions {
-            match action {
-                Alter::AddColumn {
-                    column,
-                    at,
-                    indexes,
-                } => {
-                    let at = at.unwrap_or(new.columns.len());
-                    let value = self.default_of(session, column)?;
-                    shift_columns(&mut new, at, true);
-                    new.columns.insert(at, (**column).clone());
-                    new.indexes.extend(indexes.iter().cloned());
-                    insert_value(&mut rows, at, &value);
-                    rebuilt = true;
-                }
-                Alter::DropColumn(at) => {
-                    let uses = |i: &crate::loose::catalog::Index| {
-                        i.keys.iter().any(|k| k.column() == Some(*at))
-                    };
-                    if new.indexes.iter().any(uses) {
-                        return Err(DbError::unsupported("dropping an indexed column", None));
-                    }
-                    new.columns.remove(*at);
-                    shift_columns(&mut new, *at, false);
-                    for (row, _) in &mut rows {
-                        let mut values = row.to_vec();
-                        values.remove(*at);
-                        *row = values.into();
-                    }
-                    rebuilt = true;
-                }
-                Alter::ChangeColumn(at, column) => {
-                    new.columns[*at] = (**column).clone();
-                    for (row, _) in &mut rows {
-                        let mut values = row.to_vec();
-                        values[*at] = store(column, values[*at].clone(), true, 1)?;
-                        *row = values.into();
-                    }
-                    rebuilt = true;
-                }
-                Alter::RenameColumn(at, name) => new.columns[*at].name = Arc::clone(name),
-                Alter::SetDefault(at, default) => new.columns[*at].default.clone_from(default),
-                Alter::AddIndex(index) => {
-                    rebuilt |= index.primary;
-                    new.indexes.push((**index).clone());
-                }
-                Alter::DropIndex(at) => {
-                    rebuilt |= new.indexes[*at].primary;
-                    new.indexes.remove(*at);
-                }
-                Alter::AddForeignKey(key) => {
-                    new.foreign_keys.push(key.clone());
-                    add_foreign_key_indexes(&mut new);
-                }
-                Alter::DropForeignKey(name) => new.foreign_keys.retain(|k| k.name != *name),
-                Alter::Rename(name) => {
-                    if self.store.schema().table(name).is_some() {
-                        return Err(exists(name));
-                    }
-                    new.name = Arc::clone(name);
-                }
-                Alter::Option(name, value) if name.eq_ignore_ascii_case("auto_increment") => {
-                    next_number = value.parse().ok();
-                }
-                Alter::Option(name, _)
-                    if ["force", "optimize"]
-                        .iter()
-                        .any(|known| name.eq_ignore_ascii_case(known)) =>
-                {
-                    rebuilt = true;
-                }
-                Alter::Option(name, _)
-                    if ["engine", "algorithm", "lock", "comment"]
-                        .iter()
-                        .any(|known| name.eq_ignore_ascii_case(known)) => {}
-                Alter::Option(name, _) => {
-                    return Err(DbError::unsupported(format!("ALTER TABLE .. {name}"), None));
-                }
-            }
-        }
-        let numbers = self.store.next_number(table.id);
-        let id = new.id;
-        if rebuilt {
-            // A copy of the table: snapshots older than it cannot read it.
-            self.remove_table(&old);
-            new.id = self.next_table();
-            let id = new.id;
-            self.put_table(&Arc::new(new), None, rows)?;
-            self.store
-                .set_next_number(id, next_number.unwrap_or(numbers));
-            return Ok(());
-        }
-        let new = Arc::new(new);
-        self.put_table(&new, Some(&old), rows)?;
-        let shape = self.store.shape(id);
-        for index in &old.indexes {
-            if !shape.indexes.iter().any(|i| i.id == index.id) {
-                self.store.drop_index(index.id);
-            }
-        }
-        if let Some(next) = next_number {
-            self.store.set_next_number(id, next);
-        }
-        Ok(())
-    }
-
-    /// The value that existing rows get in a new column.
-    fn default_of(
-        &mut self,
-        session: SessionId,
-        column: &crate::loose::catalog::Column,
-    ) -> Result<Value, DbError> {
-        let Some(default) = &column.default else {
-            // Without a default, rows that exist get NULL, or the zero of the type.
-            return Ok(match (&column.not_null, &column.ty) {
-                (None, _) => Value::Null,
-                (Some(_), DeclaredType::Int { .. }) => Value::Int(0),
-                (Some(_), DeclaredType::Char(_) | DeclaredType::Varchar(_)) => Value::text(""),
-                _ => {
-                    let what = "a new column that is NOT NULL and has no default";
-                    return Err(DbError::unsupported(what, None));
-                }
-            });
-        };
-        let mut run = Run::new(self.store.now_unrecorded());
-        let mut handler = Handler {
-            store: &mut self.store,
-            run: &mut run,
-            session,
-            args: &[],
-            facts: super::handler::Facts::default(),
-            waiting: None,
-        };
-        let dialect = handler.store.flavour.dialect();
-        match Executor::new(&mut handler, dialect).value(default) {
-            Ok(value) => store(column, value, true, 1),
-            Err(crate::loose::storage::Stop::Error(error)) => Err(*error),
-            Err(crate::loose::storage::Stop::Wait) => {
-                Err(DbError::unsupported("a default that waits", None))
-            }
-        }
-    }
-}
-
-/// Positions of columns behind `at` move by one.
-fn shift_columns(table: &mut Table, at: usize, forwards: bool) {
-    let moved = |column: usize| {
-        if column < at {
-            column
-        } else if forwards {
-            column + 1
-        } else {
-            column - 1
-        }
-    };
-    for index in &mut table.indexes {
-        for key in &mut index.keys {
-            if let crate::loose::catalog::KeyPart::Column(column) = &mut key.part {
-                *column = moved(*column);
-            }
-        }
-    }
-    for key in &mut table.foreign_keys {
-        for column in &mut key.columns {
-            *column = moved(*column);
-        }
-    }
-}
-
-fn insert_value(rows: &mut [(Row, u64)], at: usize, value: &Value) {
-    for (row, _) in rows {
-        let mut values = row.to_vec();
-        values.insert(at, value.clone());
-        *row = values.into();
-    }
 }
 
 /// A foreign key without an index gets one, named like it or like its column.
-fn add_foreign_key_indexes(table: &mut Table) {
+pub(super) fn add_foreign_key_indexes(table: &mut Table) {
     for key in table.foreign_keys.clone() {
         let covered = table.indexes.iter().any(|index| {
             let columns: Vec<usize> = index.keys.iter().filter_map(|k| k.column()).collect();
@@ -885,6 +528,6 @@ fn optimized(database: &str, table: &str) -> Reply {
 }
 
 /// 1050.
-fn exists(name: &str) -> DbError {
+pub(super) fn exists(name: &str) -> DbError {
     errors::mysql(1050, "42S01", format!("Table '{name}' already exists"))
 }

@@ -14,8 +14,10 @@
 //! | How does a statement go on after a wait? | [`run`], [`handler`] |
 
 pub mod access;
+mod alter;
 pub mod catalog;
 mod control;
+mod create;
 mod database;
 mod ddl;
 pub mod end;
