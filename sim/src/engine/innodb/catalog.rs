@@ -165,18 +165,18 @@ pub struct Names<'s> {
     pub schema: &'s Schema,
     /// The server, for its own views.
     pub flavour: Flavour,
-    /// The database.
-    pub database: &'s str,
+    /// The database that has tables.
+    pub home: &'s str,
     /// The database in use.
-    pub current: &'s str,
+    pub database: &'s str,
     /// Whose temporary tables there are.
     pub session: SessionId,
 }
 
 impl Catalog for Names<'_> {
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {
-        let schema = schema.unwrap_or(self.current);
-        if schema != self.database {
+        let schema = schema.unwrap_or(self.database);
+        if schema != self.home {
             let view = views::find(self.flavour, schema, name)?;
             return Some(Relation::Virtual(view));
         }
@@ -191,7 +191,7 @@ impl Catalog for Names<'_> {
     }
 
     fn database(&self) -> &str {
-        self.current
+        self.database
     }
 
     fn is_text_variable(&self, name: &str) -> bool {

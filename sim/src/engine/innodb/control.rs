@@ -375,8 +375,8 @@ impl InnoDb {
         let names = super::catalog::Names {
             schema: self.store.schema(),
             flavour: self.store.flavour,
-            database: &self.store.database,
-            current: &self.store.session(session).schema,
+            home: &self.store.database,
+            database: &self.store.session(session).schema,
             session,
         };
         let (expr, tables) = lower_scalar(node, &parsed.tree, &names, args)?;

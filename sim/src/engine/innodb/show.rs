@@ -64,7 +64,7 @@ impl InnoDb {
                 let columns = [
                     "Id", "User", "Host", "db", "Command", "Time", "State", "Info",
                 ];
-                reply(&columns, views::processes(&mut self.store, reader))
+                reply(&columns, views::processes(&self.store, reader))
             }
             Show::Tables(like) => {
                 let schema = self.store.session(session).schema.clone();

@@ -262,8 +262,8 @@ impl InnoDb {
         let names = Names {
             schema: self.store.schema(),
             flavour: self.store.flavour,
-            database: &self.store.database,
-            current: schema,
+            home: &self.store.database,
+            database: schema,
             session,
         };
         let planned = lower(&parsed.tree, &names, args).map(|plan| Rc::new(Planned::new(plan)));

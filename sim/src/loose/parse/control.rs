@@ -304,9 +304,7 @@ impl Parser<'_> {
         } else {
             if self.eat_word("GLOBAL") {
                 *scope = Scope::Global;
-            } else if *scope == Scope::Next {
-                *scope = Scope::Session;
-            } else if self.eat_word("SESSION") || self.eat_word("LOCAL") {
+            } else if self.eat_word("SESSION") || self.eat_word("LOCAL") || *scope == Scope::Next {
                 *scope = Scope::Session;
             }
             let mut ident = self.any_word()?;

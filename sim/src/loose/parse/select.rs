@@ -36,11 +36,11 @@ impl Parser<'_> {
             query.limit = Some(limit);
             query.offset = offset;
         }
-        self.into_variables()?;
+        self.eat_into()?;
         while let Some(lock) = self.locking()? {
             query.locks.push(lock);
         }
-        self.into_variables()?;
+        self.eat_into()?;
         query.end = self.last_end();
         // A query in parentheses and nothing around it is that query.
         if query.with.is_empty()
@@ -55,7 +55,7 @@ impl Parser<'_> {
     }
 
     /// `INTO @a, @b`, at most once in a statement: kept until the statement is parsed.
-    fn into_variables(&mut self) -> Result<(), DbError> {
+    fn eat_into(&mut self) -> Result<(), DbError> {
         if self.is_sqlite() || !self.is_word("INTO") {
             return Ok(());
         }
@@ -215,7 +215,7 @@ impl Parser<'_> {
             self.eat_word("ALL");
         }
         select.items = self.items()?;
-        self.into_variables()?;
+        self.eat_into()?;
         if self.eat_word("FROM") {
             if !self.is_sqlite() && self.eat_word("DUAL") {
                 // No table.
