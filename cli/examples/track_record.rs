@@ -264,7 +264,10 @@ fn confirm(program: &Path, root: &Path) -> Result<(), Box<dyn Error>> {
     for server in ["postgres", "mysql", "mariadb", "sqlite"] {
         let mut args = vec!["replay".to_owned(), "--on".to_owned(), server.to_owned()];
         let own = format!("-{server}-");
-        args.extend(schedules.iter().filter(|name| name.contains(&own)).cloned());
+        let of_server = schedules.iter().filter(|name| name.contains(&own));
+        // Only PostgreSQL can be stopped between two row locks; elsewhere a pinned schedule shows it.
+        let plain = of_server.filter(|name| server == "postgres" || !is_by_rows(name));
+        args.extend(plain.cloned());
         if args.len() == 3 {
             continue;
         }
@@ -283,6 +286,11 @@ fn confirm(program: &Path, root: &Path) -> Result<(), Box<dyn Error>> {
     fs::write(root.join("scenarios/confirmed.tsv"), confirmed)?;
     fs::remove_dir_all(out)?;
     Ok(())
+}
+
+/// Whether statements of a schedule give way between row locks.
+fn is_by_rows(path: &str) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| text.contains("\ngranularity: row\n"))
 }
 
 /// The name of the schedule that `check --write-schedules` writes for a case.

@@ -3,6 +3,9 @@
 //! Where no PostgreSQL is installed these tests are ignored, by name; with `ROWLOCK_REQUIRE_LIVE=1`
 //! they fail instead.
 
+#[path = "live/plans.rs"]
+mod plans;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,12 +18,16 @@ type TestResult = Result<(), Failed>;
 /// A named test.
 type Test = (&'static str, fn() -> TestResult);
 
-const TESTS: [Test; 4] = [
+const TESTS: [Test; 5] = [
     ("a_database_that_is_not_disposable_is_left_alone", refuses),
     ("what_check_finds_replay_confirms", confirms),
     ("simulator_and_server_agree_on_the_corpus", agrees),
     ("servers_starts_them", starts),
+    ("plans_of_claims_are_the_servers", plans),
 ];
+
+/// Longer ones, run by name.
+const DEEP: [Test; 1] = [("plans_of_many_claims", many_plans)];
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -33,7 +40,10 @@ fn main() {
         let trial = Trial::test(format!("postgres::{name}"), test);
         trial.with_ignored_flag(!installed && !required)
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit();
+    let deep = DEEP
+        .into_iter()
+        .map(|(name, test)| Trial::test(format!("postgres::{name}"), test).with_ignored_flag(true));
+    libtest_mimic::run(&arguments, trials.chain(deep).collect()).exit();
 }
 
 fn root() -> PathBuf {
@@ -103,6 +113,15 @@ fn confirms() -> TestResult {
 
 fn agrees() -> TestResult {
     expect_exit(&rowlock(&["mirror", "scenarios", "--on", "postgres"]), 0)
+}
+
+fn plans() -> TestResult {
+    plans::compare(20, 25, 15)
+}
+
+/// `cargo test -p rowlock --test live -- --ignored plans_of_many_claims`
+fn many_plans() -> TestResult {
+    plans::compare(400, 60, 1)
 }
 
 fn starts() -> TestResult {

@@ -114,6 +114,8 @@ pub struct Index {
     pub deferred: bool,
     /// The predicate of a partial index, over the row at range-table index 0.
     pub predicate: Option<Expr>,
+    /// How many entries it had when it was built, if any: the planner reckons with that density.
+    pub built_with: Option<usize>,
     /// The predicate's text, for people.
     pub predicate_text: Option<Arc<str>>,
 }
@@ -216,9 +218,8 @@ pub struct Table {
     pub foreign_keys: Vec<ForeignKey>,
     /// `fillfactor`, if given.
     pub fillfactor: Option<u32>,
-    /// Its size is known to the planner: an index was built on it, or it was analysed, when it had
-    /// rows. A small table is then read from end to end, whatever its indexes.
-    pub counted: bool,
+    /// What the planner knows of its size: an index was built on it when it had rows.
+    pub counted: Option<Counted>,
     /// Its triggers.
     pub triggers: Vec<Trigger>,
     /// The tables that it inherits from, or the partitioned table that it is a partition of.
@@ -229,7 +230,23 @@ pub struct Table {
     pub partitioned: Option<Partitioning>,
 }
 
+/// The size of a table when it was counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Counted {
+    /// Pages.
+    pub pages: usize,
+    /// Rows.
+    pub rows: f64,
+    /// So few rows that reading all of them always costs less than looking one up in an index.
+    pub is_small: bool,
+}
+
 impl Table {
+    /// The planner knows that it is cheaper read from end to end, whatever its indexes.
+    pub fn is_known_small(&self) -> bool {
+        self.counted.is_some_and(|counted| counted.is_small)
+    }
+
     /// The position of a live column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.columns

@@ -2,7 +2,8 @@
 //!
 //! * [`types`] names the SQL types; [`catalog`] is the schema as plain data.
 //! * [`expr`] holds compiled expressions and their evaluation.
-//! * [`query`], [`mod@write`] and [`ddl`] are the statements.
+//! * [`query`], [`mod@write`] and [`ddl`] are the statements; [`cost`] is how the planner chooses
+//!   between the ways to the rows of a table.
 //!
 //! A plan holds `Arc`s of the catalogue entries that it uses, so it is valid for one version of the
 //! catalogue only and must be made again when that changes. The rule of scoping is one sentence:
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use crate::sql::control::TableLockMode;
 
 pub mod catalog;
+pub mod cost;
 pub mod ddl;
 pub mod expr;
 mod lower;
@@ -25,7 +27,9 @@ pub mod walk;
 pub mod write;
 
 pub use lower::variables;
-pub use lower::{argument_variables, column_map, descendants, lower, lower_inside, variable_type};
+pub use lower::{
+    argument_variables, column_map, descendants, lower, lower_inside, lower_sent, variable_type,
+};
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +63,8 @@ pub struct Plan {
     pub kind: PlanKind,
     /// The types of `$1`, `$2`, ...
     pub params: Vec<types::Type>,
+    /// Partitions were left out because of the values of parameters: the plan is good for these values.
+    pub for_values: bool,
     /// The columns of the answer; empty if the statement returns no rows at all.
     pub columns: Vec<query::OutputColumn>,
     /// The command tag: `SELECT`, `INSERT`, `CREATE TABLE`.

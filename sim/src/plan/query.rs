@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::plan::catalog::{Sequence, Table, VirtualTable};
+use crate::plan::cost::Ways;
 use crate::plan::expr::{Aggregate, Comparison, Expr, SetFunction, Window};
 use crate::plan::routine::Routine;
 use crate::plan::types::Type;
@@ -108,6 +109,23 @@ pub struct Source {
     pub from: Option<From>,
     /// The `WHERE` conjuncts, in the order written.
     pub filter: Vec<Conjunct>,
+    /// If one stored table is read: the ways to its rows, of which the cheapest is taken.
+    pub ways: Option<Box<Ways>>,
+    /// If one stored table is read, whose rows must be among those of a sub-select that locks rows: how the
+    /// planner decides whether that is run again for each row.
+    pub rerun: Option<Box<Rerun>>,
+}
+
+/// `column IN (SELECT .. FOR UPDATE)`: joined to what the sub-select gives once, or run again for each
+/// row of the table that passes everything else. The planner does the latter where it expects one row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rerun {
+    /// The condition, by its position in the filter.
+    pub conjunct: usize,
+    /// The ways to the rows that pass all other conditions.
+    pub outer: Ways,
+    /// The ways to the rows that have one value in the column.
+    pub lookup: Ways,
 }
 
 /// One entry of the range table.
@@ -231,8 +249,8 @@ pub struct Conjunct {
     pub volatile: bool,
 }
 
-/// How the rows of a table are reached, by the rule for tables that were never analysed: a
-/// condition on the leading column of a usable index means index access.
+/// How the rows of a table are reached that is not read alone ([`Source::ways`]), by a rule for tables that
+/// were never analysed: a condition on the leading column of a usable index means index access.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Access {
     /// All rows.

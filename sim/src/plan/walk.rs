@@ -180,6 +180,13 @@ pub fn source(s: &mut Source, depth: u32, visit: &mut Visit<'_>) {
             }
         }
     }
+    let known = s.ways.iter_mut().map(|ways| &mut **ways);
+    let rerun = s.rerun.iter_mut();
+    for ways in known.chain(rerun.flat_map(|r| [&mut r.outer, &mut r.lookup])) {
+        for key in ways.list.iter_mut().flat_map(|way| &mut way.keys) {
+            expr(&mut key.operand, depth, visit);
+        }
+    }
     if let Some(from) = &mut s.from {
         joins(from, depth, visit);
     }

@@ -476,6 +476,14 @@ pub(crate) fn undefined_prepared(name: &str) -> DbError {
     )
 }
 
+/// 42601: `EXECUTE` with fewer arguments than the statement has parameters.
+pub(crate) fn wrong_parameter_count(name: &str) -> DbError {
+    DbError::postgres(
+        "42601",
+        format!("wrong number of parameters for prepared statement \"{name}\""),
+    )
+}
+
 /// 2F005: a function in PL/pgSQL came to its end.
 pub(crate) fn no_return() -> DbError {
     DbError::postgres("2F005", "control reached end of function without RETURN")

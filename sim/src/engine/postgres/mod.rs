@@ -30,6 +30,7 @@ mod statement;
 mod store;
 mod transaction;
 mod version;
+mod way;
 mod write;
 mod xact;
 mod xmax;

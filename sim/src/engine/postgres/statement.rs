@@ -13,7 +13,7 @@ use super::session::{Block, Deferred, Modes, Transaction, Waiting};
 use super::{Postgres, RelId, Run, Snapshot, Stop, Store, control, errors};
 use crate::plan::types::Type;
 use crate::plan::variables::Variables;
-use crate::plan::{Plan, PlanKind, lower, lower_inside};
+use crate::plan::{Plan, PlanKind, lower_inside, lower_sent};
 use crate::sql::{self, Statement, StatementKind};
 
 /// A statement that was parsed, with the plans made of it.
@@ -29,6 +29,8 @@ pub(super) struct Parsed {
 struct Cached {
     stamp: u64,
     types: Vec<Type>,
+    /// The values of its parameters, if the plan is good for them only.
+    values: Option<Vec<Value>>,
     planned: Result<Rc<Planned>, DbError>,
 }
 
@@ -148,23 +150,27 @@ impl Postgres {
         Rc::clone(self.store.catalog().view(Some(session)).0)
     }
 
-    fn planned(
+    pub(super) fn planned(
         &mut self,
         session: SessionId,
         parsed: &Parsed,
         types: &[Type],
+        values: &[Value],
     ) -> (Result<Rc<Planned>, DbError>, u64) {
         let (schema, stamp) = self.store.catalog().view(Some(session));
         let mut cache = parsed.plan.borrow_mut();
         if let Some(cached) = &*cache
             && cached.stamp == stamp
             && cached.types == types
+            && cached.values.as_ref().is_none_or(|known| known == values)
         {
             return (cached.planned.clone(), stamp);
         }
-        let planned = lower(&parsed.statement, &**schema, types)
+        let planned = lower_sent(&parsed.statement, &**schema, types, values)
             .map(|plan| Rc::new(Planned::new(plan, schema)));
+        let for_values = planned.as_ref().is_ok_and(|p| p.plan.for_values);
         *cache = Some(Cached {
+            values: for_values.then(|| values.to_vec()),
             stamp,
             types: types.to_vec(),
             planned: planned.clone(),
@@ -245,7 +251,7 @@ impl Postgres {
             self.store.note_xmin(session);
         }
         let types: Vec<Type> = args.iter().map(argument_type).collect();
-        let (planned, stamp) = self.planned(session, parsed, &types);
+        let (planned, stamp) = self.planned(session, parsed, &types, args);
         if !attempt.fresh && stamp != attempt.stamp && attempt.run.waits_for_table() {
             // While the statement waited for a table's lock, the schema changed. What it was
             // granted it has; it will ask again, for what the new plan needs.
@@ -481,7 +487,14 @@ impl Postgres {
         match &statements[..] {
             [statement] => {
                 let statement = Rc::clone(statement);
-                self.data(session, &statement, &values, attempt)
+                let result = self.data(session, &statement, &values, attempt);
+                match result {
+                    // A parameter has no value.
+                    Err(Halt::Error(error)) if matches!(&*error.code, "42P02" | "08P01") => {
+                        Err(errors::wrong_parameter_count(name).into())
+                    }
+                    result => result,
+                }
             }
             _ => Err(DbError::unsupported(
                 "PREPARE of several statements",

@@ -1,7 +1,8 @@
 //! Which index a condition can use.
 //!
-//! Tables are never analysed here, and the rule is the one that PostgreSQL follows for such tables:
-//! a condition on the leading column of a usable index means access through the index.
+//! For joins and tables with descendants the rule is a simple one, which PostgreSQL follows for tables that were
+//! never analysed: a condition on the leading column of a usable index means access through the index. A table that
+//! is read alone has [`crate::plan::cost`].
 
 use std::collections::BTreeMap;
 
@@ -177,7 +178,7 @@ fn paths(table: &Table, entry: u32, conditions: &[Conjunct]) -> Vec<Access> {
 }
 
 /// Whether a partial index's predicate follows from the conditions.
-fn is_usable(index: &Index, entry: u32, conditions: &[Conjunct]) -> bool {
+pub(in crate::plan) fn is_usable(index: &Index, entry: u32, conditions: &[Conjunct]) -> bool {
     let Some(predicate) = &index.predicate else {
         return true;
     };
@@ -186,7 +187,7 @@ fn is_usable(index: &Index, entry: u32, conditions: &[Conjunct]) -> bool {
 }
 
 /// An expression of the catalogue (over entry 0) read at another entry.
-fn at_entry(expr: &Expr, to: u32) -> Expr {
+pub(in crate::plan) fn at_entry(expr: &Expr, to: u32) -> Expr {
     let mut expr = expr.clone();
     walk::expr(&mut expr, 0, &mut |e, depth| {
         if let Expr::Column { level, entry, .. } = e
@@ -199,7 +200,8 @@ fn at_entry(expr: &Expr, to: u32) -> Expr {
     expr
 }
 
-fn key_conditions(
+/// The conditions on the keys of an index; `joins`: those too that need other entries to be bound.
+pub(in crate::plan) fn key_conditions(
     index: &Index,
     entry: u32,
     conditions: &[Conjunct],
@@ -238,7 +240,7 @@ fn finds(method: IndexMethod, op: KeyOp) -> bool {
 }
 
 /// `key op operand`, whichever side the key is on.
-fn match_key<'e>(condition: &'e Expr, key: &Expr) -> Option<(KeyOp, &'e Expr)> {
+pub(in crate::plan) fn match_key<'e>(condition: &'e Expr, key: &Expr) -> Option<(KeyOp, &'e Expr)> {
     match condition {
         Expr::Compare { op, by, sides } if *by != Comparison::Jsonb => {
             let (op, operand) = if sides.0 == *key {
@@ -275,15 +277,20 @@ fn match_key<'e>(condition: &'e Expr, key: &Expr) -> Option<(KeyOp, &'e Expr)> {
             [array, operand] if array == key => Some((KeyOp::Contains, operand)),
             _ => None,
         },
+        // A boolean key that must be true, or false.
+        Expr::Not(inner) if **inner == *key => Some((KeyOp::Eq, &FALSE)),
+        other if other == key => Some((KeyOp::Eq, &TRUE)),
         _ => None,
     }
 }
 
+static TRUE: Expr = Expr::Const(Value::Bool(true));
+static FALSE: Expr = Expr::Const(Value::Bool(false));
 static NULL: Expr = Expr::Const(Value::Null);
 
 /// Whether `conclusion` is true whenever all of `known` are. Knows equal conditions, and tries
 /// conditions of the form `column = constant` and `column IN (constants)` out.
-pub(super) fn implies(known: &[&Expr], conclusion: &Expr, entry: u32) -> bool {
+pub(in crate::plan) fn implies(known: &[&Expr], conclusion: &Expr, entry: u32) -> bool {
     let parts: Vec<&Expr> = match conclusion {
         Expr::And(parts) => parts.iter().collect(),
         one => vec![one],

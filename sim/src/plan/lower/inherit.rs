@@ -6,11 +6,13 @@ use std::sync::Arc;
 use rowlock_model::Value;
 
 use super::Lowering;
-use super::access;
+use super::access::{self, NoHost};
 use crate::plan::catalog::{Catalog, Table};
-use crate::plan::expr::{Compare, Comparison, Expr, compare};
+use crate::plan::cost::{OrderKey, ways};
+use crate::plan::expr::{Compare, Comparison, Expr, Scope, compare, eval};
 use crate::plan::partition::{Bound, Partitioning};
-use crate::plan::query::{Conjunct, KeyCondition, KeyOp, Member, RangeKind, Source};
+use crate::plan::query::{Conjunct, From, KeyCondition, KeyOp, Member, RangeKind, Rerun, Source};
+use crate::plan::walk;
 
 /// Where each column of a table is in one of its descendants, by name; `None` if all are in the same
 /// place.
@@ -59,8 +61,22 @@ pub fn descendants(catalog: &dyn Catalog, table: &Arc<Table>) -> Vec<Arc<Table>>
 }
 
 impl Lowering<'_> {
-    /// Fills in the access paths of a source, and for tables with children what is read of them.
-    pub(super) fn choose_access(&mut self, source: &mut Source) {
+    /// Fills in the access paths of a source, and for tables with children what is read of them. `order`:
+    /// that of the rows wanted; `checked`: the rows are locked or written.
+    pub(super) fn choose_access(&mut self, source: &mut Source, order: &[OrderKey], checked: bool) {
+        self.choose_members(source);
+        let Some(From::Entry(at)) = source.from else {
+            return;
+        };
+        if let RangeKind::Table(table) = &source.range[at].kind
+            && source.range[at].members.is_none()
+        {
+            source.ways = ways(table, at, &source.filter, order, checked).map(Box::new);
+            source.rerun = rerun(table, at, &source.filter, checked).map(Box::new);
+        }
+    }
+
+    fn choose_members(&mut self, source: &mut Source) {
         access::choose(source);
         let conditions = access::conditions(source);
         for i in 0..source.range.len() {
@@ -97,7 +113,7 @@ impl Lowering<'_> {
 
     /// A table with those descendants that may have rows which pass the conditions.
     fn kept_members(
-        &self,
+        &mut self,
         table: &Arc<Table>,
         entry: u32,
         conditions: &[Conjunct],
@@ -106,7 +122,7 @@ impl Lowering<'_> {
             return descendants(self.catalog, table);
         };
         let mut all = vec![Arc::clone(table)];
-        let keys = known_conditions(partitioning, entry, conditions);
+        let keys = self.known_conditions(partitioning, entry, conditions);
         let children = self.catalog.children(table.id);
         let others: Vec<&Bound> = children
             .iter()
@@ -125,33 +141,96 @@ impl Lowering<'_> {
     }
 }
 
-/// Conditions on the first key of a partitioned table with constants.
-fn known_conditions(
-    partitioning: &Partitioning,
-    entry: u32,
-    conditions: &[Conjunct],
-) -> Vec<(KeyOp, Value)> {
-    let Some(key) = partitioning.keys.first() else {
-        return Vec::new();
-    };
-    let found: Vec<KeyCondition> = access::conditions_on(&key.expr, entry, conditions);
-    found
-        .into_iter()
-        .filter_map(|condition| match condition.operand {
-            Expr::Const(value) => Some((condition.op, value)),
-            Expr::Array(items) => {
-                let values: Option<Vec<Value>> = items
-                    .into_iter()
-                    .map(|item| match item {
-                        Expr::Const(value) => Some(value),
-                        _ => None,
-                    })
-                    .collect();
-                Some((condition.op, Value::Array(values?.into())))
+impl Lowering<'_> {
+    /// Conditions on the first key of a partitioned table with what is constant while the statement
+    /// runs, as far as it is known.
+    fn known_conditions(
+        &mut self,
+        partitioning: &Partitioning,
+        entry: u32,
+        conditions: &[Conjunct],
+    ) -> Vec<(KeyOp, Value)> {
+        let Some(key) = partitioning.keys.first() else {
+            return Vec::new();
+        };
+        let found: Vec<KeyCondition> = access::conditions_on(&key.expr, entry, conditions);
+        let mut known = Vec::with_capacity(found.len());
+        for condition in found {
+            if let Some(value) = self.known_value(&condition.operand) {
+                known.push((condition.op, value));
             }
-            _ => None,
-        })
-        .collect()
+        }
+        known
+    }
+
+    /// The value of an expression over constants and known parameters.
+    fn known_value(&mut self, e: &Expr) -> Option<Value> {
+        let mut plain = true;
+        let mut uses_parameters = false;
+        walk::expr(&mut e.clone(), 0, &mut |e, _| {
+            match e {
+                Expr::Param(index) => {
+                    uses_parameters = true;
+                    plain &= *index < self.values.len();
+                }
+                Expr::Column { .. }
+                | Expr::System { .. }
+                | Expr::Group { .. }
+                | Expr::Window(_)
+                | Expr::Host { .. }
+                | Expr::Routine { .. }
+                | Expr::Subquery(_)
+                | Expr::Exists(_)
+                | Expr::AnyOfRows { .. }
+                | Expr::ArraySubquery(_) => plain = false,
+                _ => {}
+            }
+            true
+        });
+        if !plain {
+            return None;
+        }
+        let scope = Scope::empty(self.values);
+        let value = eval(e, &scope, &mut NoHost).ok()?.into_owned();
+        self.for_values |= uses_parameters;
+        Some(value)
+    }
+}
+
+/// What decides whether a sub-select that locks rows is run for each row of a table.
+fn rerun(table: &Table, entry: usize, filter: &[Conjunct], checked: bool) -> Option<Rerun> {
+    let locking = |c: &Conjunct| match &c.expr {
+        Expr::AnyOfRows {
+            op: Compare::Eq,
+            all: false,
+            left,
+            plan,
+        } => left.len() == 1 && plan.once && !plan.query.locks.is_empty(),
+        _ => false,
+    };
+    let conjunct = filter.iter().position(locking)?;
+    let Expr::AnyOfRows { left, .. } = &filter[conjunct].expr else {
+        return None;
+    };
+    let (value, by) = left[0].clone();
+    let mut others = filter.to_vec();
+    let found = others.remove(conjunct);
+    let outer = ways(table, entry, &others, &[], checked)?;
+    // As if the value was compared with a parameter.
+    others.push(Conjunct {
+        expr: Expr::Compare {
+            op: Compare::Eq,
+            by,
+            sides: Box::new((value, Expr::Param(0))),
+        },
+        ..found
+    });
+    let lookup = ways(table, entry, &others, &[], checked)?;
+    Some(Rerun {
+        conjunct,
+        outer,
+        lookup,
+    })
 }
 
 /// Whether a value of the key can pass a condition.

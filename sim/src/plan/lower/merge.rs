@@ -102,8 +102,10 @@ impl Lowering<'_> {
                 on,
             }),
             filter: Vec::new(),
+            ways: None,
+            rerun: None,
         };
-        self.choose_access(&mut source);
+        self.choose_access(&mut source, &[], true);
         let write = Write::Merge(Merge {
             with,
             table,

@@ -20,7 +20,7 @@ use crate::sql::control::TableLockMode;
 use crate::sql::tokens::{end_of, is_known, start_of};
 use crate::sql::{Statement, StatementKind};
 
-mod access;
+pub(super) mod access;
 mod aggregate;
 mod alter;
 mod call;
@@ -72,6 +72,36 @@ pub fn lower(
     lower_inside(statement, catalog, params, &NONE)
 }
 
+/// As [`lower`], for a statement that is sent with values for its parameters: partitions are left out
+/// by them ([`Plan::for_values`]). Without any value, the text has no parameters: it goes by the simple
+/// protocol.
+///
+/// # Errors
+/// As [`lower`]; 42P02, 08P01 for a parameter without a value.
+pub fn lower_sent(
+    statement: &Statement,
+    catalog: &dyn Catalog,
+    params: &[Type],
+    values: &[Value],
+) -> Result<Plan, DbError> {
+    let variables = Variables {
+        list: Vec::new(),
+        columns_first: true,
+        numbered: if values.is_empty() { 0 } else { usize::MAX },
+    };
+    let plan = lower_with(statement, catalog, params, &variables, values)?;
+    if plan.params.len() > values.len() && !values.is_empty() {
+        let (sent, wanted) = (values.len(), plan.params.len());
+        return Err(DbError::postgres(
+            "08P01",
+            format!(
+                "bind message supplies {sent} parameters, but prepared statement \"\" requires {wanted}"
+            ),
+        ));
+    }
+    Ok(plan)
+}
+
 /// The type of a variable by its name.
 ///
 /// # Errors
@@ -92,6 +122,16 @@ pub fn lower_inside(
     params: &[Type],
     variables: &Variables,
 ) -> Result<Plan, DbError> {
+    lower_with(statement, catalog, params, variables, &[])
+}
+
+fn lower_with(
+    statement: &Statement,
+    catalog: &dyn Catalog,
+    params: &[Type],
+    variables: &Variables,
+    values: &[Value],
+) -> Result<Plan, DbError> {
     let mut lowering = Lowering::new(
         &statement.text,
         statement.offset,
@@ -99,6 +139,7 @@ pub fn lower_inside(
         params,
         variables,
     );
+    lowering.values = values;
     let tree = match &statement.kind {
         StatementKind::Data(tree) => tree,
         StatementKind::Do(block) => {
@@ -174,6 +215,10 @@ struct Lowering<'c> {
     text: &'c str,
     begin: usize,
     params: Vec<Type>,
+    /// The values of the parameters, as far as they are known.
+    values: &'c [Value],
+    /// The plan is good for these values only.
+    for_values: bool,
     /// The levels around the present place, innermost last.
     levels: Vec<Level>,
     ctes: Vec<VisibleCte>,
@@ -255,6 +300,8 @@ impl<'c> Lowering<'c> {
             text,
             begin,
             params: params.to_vec(),
+            values: &[],
+            for_values: false,
             levels: Vec::new(),
             ctes: Vec::new(),
             locks: Vec::new(),
@@ -318,6 +365,7 @@ impl Lowering<'_> {
         Ok(Plan {
             kind,
             params,
+            for_values: self.for_values,
             columns,
             tag,
             locks: self.locks,

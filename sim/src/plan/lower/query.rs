@@ -230,6 +230,8 @@ impl<'c> Lowering<'c> {
             range: std::mem::take(&mut level.range),
             from: Some(crate::plan::query::From::Entry(0)),
             filter: Vec::new(),
+            ways: None,
+            rerun: None,
         };
         let sort = self.sort_by_columns(tail.order, &columns)?;
         Ok(Query {

@@ -9,6 +9,7 @@ use super::names::Place;
 use super::query::Tail;
 use super::series;
 use super::{Lowering, Typed, absent, column, error, ident, place, unsupported};
+use crate::plan::cost::OrderKey;
 use crate::plan::expr::Expr;
 use crate::plan::query::{
     Body, Conjunct, Distinct, From, Grouping, OutputColumn, Query, Select, SortKey, Source,
@@ -92,9 +93,21 @@ impl Lowering<'_> {
             range: std::mem::take(&mut level.range),
             from,
             filter,
+            ways: None,
+            rerun: None,
         };
         let windows = std::mem::take(&mut level.windows);
-        self.choose_access(&mut source);
+        let streams = grouping.is_none() && windows.is_empty() && distinct == Distinct::No;
+        let order: Vec<OrderKey> = sort
+            .iter()
+            .filter(|_| streams)
+            .map(|key| OrderKey {
+                expr: exprs[key.target].clone(),
+                descending: key.descending,
+                nulls_first: key.nulls_first,
+            })
+            .collect();
+        self.choose_access(&mut source, &order, !locks.is_empty());
         let columns = targets.list[..visible]
             .iter()
             .zip(&targets.names)

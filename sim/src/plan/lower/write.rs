@@ -410,7 +410,7 @@ impl Lowering<'_> {
         let (set, rows) = source.1;
         let returning = self.returning(returning.as_ref())?;
         source.0.range = std::mem::take(&mut self.level().range);
-        self.choose_access(&mut source.0);
+        self.choose_access(&mut source.0, &[], true);
         let result = returning.columns.clone();
         let write = Write::Update(Update {
             with,
@@ -506,6 +506,8 @@ impl Lowering<'_> {
             range: Vec::new(),
             from: Some(from),
             filter,
+            ways: None,
+            rerun: None,
         };
         Ok((source, between))
     }
@@ -669,7 +671,7 @@ impl Lowering<'_> {
         let (mut source, ()) = self.write_source(list, selection.as_ref(), |_| Ok(()))?;
         let returning = self.returning(returning.as_ref())?;
         source.range = std::mem::take(&mut self.level().range);
-        self.choose_access(&mut source);
+        self.choose_access(&mut source, &[], true);
         let result = returning.columns.clone();
         let write = Write::Delete(Delete {
             with,

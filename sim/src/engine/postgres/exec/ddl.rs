@@ -10,7 +10,6 @@ use rowlock_model::{DbError, Row, Value};
 
 use super::bound::{Around, Bound};
 use super::constraint::{output_text, shown_key};
-use super::estimate::estimated_rows;
 use super::run::Done;
 use super::{Exec, Stop};
 use crate::engine::postgres::catalog::{Edit, Schema};
@@ -18,8 +17,9 @@ use crate::engine::postgres::{
     IndexShape, LockMode, RelId, Tag, VersionId, compare_values, errors,
 };
 use crate::plan::catalog::{
-    Check, Column, EnumType, ForeignKey, Index, IndexMethod, Sequence, Table,
+    Check, Column, Counted, EnumType, ForeignKey, Index, IndexMethod, Sequence, Table,
 };
+use crate::plan::cost::estimated_rows;
 use crate::plan::ddl::{AlterTable, Ddl, NewForeignKey};
 use crate::plan::descendants;
 use crate::plan::expr;
@@ -498,13 +498,21 @@ impl Exec<'_> {
             let last = items.last().map(|version| self.store.place_of(*version).0);
             let pages = last.map_or(0, |page| page as usize + 1);
             let rows = match table.counted {
-                true => items.len(),
-                false => estimated_rows(table, pages),
+                Some(_) => items.len(),
+                None => estimated_rows(table, pages),
             };
             *buckets = crate::engine::postgres::first_buckets(rows);
         }
+        if !items.is_empty() {
+            let entries = self.store.index(index.id).entries.len();
+            index.built_with = (entries > 0).then_some(entries);
+            table.counted = Some(Counted {
+                pages: self.store.pages_of(table.id),
+                rows: items.len() as f64,
+                is_small: is_small(items.len(), table.columns.len()),
+            });
+        }
         table.indexes.push(index);
-        table.counted |= !items.is_empty() && is_small(items.len(), table.columns.len());
         Ok(())
     }
 

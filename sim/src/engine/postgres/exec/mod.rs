@@ -19,7 +19,8 @@
 //! | `function.rs` | what do `now()`, `nextval()`, the advisory locks do |
 //! | `view.rs` | what is in `pg_locks`, `pg_stat_activity` |
 //! | `routine/` | functions that users define |
-//! | `ddl.rs`, `estimate.rs` | changes of the schema |
+//! | `way.rs` | which way to the rows of one table is taken, and how an index is walked |
+//! | `ddl.rs` | changes of the schema |
 
 mod bound;
 mod conflict;
@@ -27,7 +28,6 @@ mod constraint;
 mod cte;
 mod ddl;
 mod ddl_partition;
-mod estimate;
 mod foreign_key;
 mod function;
 mod group;
@@ -43,6 +43,7 @@ mod table;
 mod trigger;
 mod view;
 mod walk;
+mod way;
 mod write;
 
 use std::rc::Rc;
@@ -117,6 +118,8 @@ pub(super) struct Exec<'e> {
     statement_fired: Vec<(RelId, trigger::Action)>,
     /// Partitions that the running statement has routed rows to.
     routed: Vec<RelId>,
+    /// The part of its rows that the next query is asked for, as the planner takes it; 0: all.
+    part: f64,
     /// How many functions run inside each other.
     depth: usize,
     /// A statement of a function has run.
@@ -156,6 +159,7 @@ impl<'e> Exec<'e> {
             unnoted: false,
             statement_fired: Vec::new(),
             routed: Vec::new(),
+            part: 0.0,
             depth: 0,
             nested_ran: false,
             opened: Vec::new(),
@@ -235,6 +239,11 @@ impl expr::Host for Exec<'_> {
             Wanted::Rows => usize::MAX,
         };
         let mut rows: Vec<Row> = Vec::new();
+        self.part = match plan.wanted {
+            Wanted::Exists => 1.0,
+            Wanted::Rows => 0.5,
+            Wanted::Scalar | Wanted::Row => 0.0,
+        };
         self.query(&plan.query, Around::inside(scope), &mut |_, row| {
             rows.push(row);
             Ok(if rows.len() >= most {

@@ -29,7 +29,12 @@ struct Key {
 impl Order {
     /// Compares two rows.
     pub(super) fn compare(&self, a: &[Value], b: &[Value]) -> Ordering {
-        for key in &self.keys {
+        self.compare_first(self.keys.len(), a, b)
+    }
+
+    /// Compares two rows by the first keys.
+    pub(super) fn compare_first(&self, count: usize, a: &[Value], b: &[Value]) -> Ordering {
+        for key in &self.keys[..count] {
             let ordering = key.compare(&a[key.position], &b[key.position]);
             if ordering != Ordering::Equal {
                 return ordering;
@@ -61,7 +66,8 @@ impl Key {
     }
 }
 
-fn position(labels: &EnumType, value: &Value) -> Option<usize> {
+/// Where a label is in its enumeration.
+pub(super) fn position(labels: &EnumType, value: &Value) -> Option<usize> {
     let text = value.as_str()?;
     labels.labels.iter().position(|label| &**label == text)
 }

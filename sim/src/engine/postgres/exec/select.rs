@@ -13,6 +13,7 @@ use super::bound::{Around, Bound};
 use super::order::Group;
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::{LockOutcome, RowLock, WaitPolicy, errors};
+use crate::plan::cost::Wanted;
 use crate::plan::expr::{self, Scope};
 use crate::plan::query::{
     Body, Distinct, OnBusy, Query, RangeKind, RowLock as LockClause, Select, SetOp, SortKey,
@@ -22,10 +23,15 @@ use crate::plan::query::{
 /// What takes the rows of a query.
 pub(super) type RowSink<'s> = &'s mut dyn FnMut(&mut Exec<'_>, Row) -> Result<Flow, Stop>;
 
+/// Rows that a sort of groups reads before it looks for the end of a group.
+const LEAST_SORTED: u64 = 32;
+
 /// Counts off `OFFSET` and `LIMIT`.
 struct Window {
     skip: u64,
     left: Option<u64>,
+    /// The part of the rows that the planner takes to be wanted; 0: all.
+    part: f64,
     /// Whoever takes the rows wants no more.
     refused: bool,
 }
@@ -57,7 +63,9 @@ impl Exec<'_> {
         sink: RowSink<'_>,
     ) -> Result<Flow, Stop> {
         self.open_ctes(&query.with, around);
+        let part = std::mem::take(&mut self.part);
         let mut window = self.window(query, around)?;
+        window.part = part;
         if window.left == Some(0) {
             return Ok(Flow::More);
         }
@@ -146,6 +154,7 @@ impl Exec<'_> {
         Ok(Window {
             skip,
             left,
+            part: 0.0,
             refused: false,
         })
     }
@@ -166,20 +175,64 @@ impl Exec<'_> {
             let rows = self.distinct_rows(rows, select, query, around)?;
             return self.sorted(rows, query, window, sink);
         }
-        if query.sort.is_empty() {
-            return self.source(&select.source, around, None, &mut |exec, bound| {
+        let wanted = Wanted {
+            limit: window.left.map(|n| n as f64),
+            offset: window.skip as f64,
+            part: window.part,
+            locks: !query.locks.is_empty(),
+        };
+        let chosen = self
+            .store
+            .way_chosen(&select.source, &wanted, query.sort.len());
+        let given = chosen.map_or(0, |chosen| chosen.sorted);
+        if given == query.sort.len() && !query.with_ties {
+            return self.source_by(&select.source, around, None, chosen, &mut |exec, bound| {
                 exec.locked_row(query, select, around, bound, None, window, sink)
             });
         }
         let late = late_targets(select, &query.sort);
-        let mut all = Vec::new();
-        self.source(&select.source, around, None, &mut |exec, bound| {
+        let keep = !query.locks.is_empty() || late.contains(&true);
+        let order = self.order(&query.sort);
+        let least = match (query.locks.is_empty(), window.left) {
+            (true, Some(left)) => window.skip.saturating_add(left).min(LEAST_SORTED),
+            _ => LEAST_SORTED,
+        };
+        let mut all: Vec<Sorting> = Vec::new();
+        // Rows that come in groups are sorted group by group: those that are equal in the keys given.
+        let flow = self.source_by(&select.source, around, None, chosen, &mut |exec, bound| {
             let row = exec.project_if(&select.targets, bound, around, |i| !late[i])?;
-            let keep = !query.locks.is_empty() || late.contains(&true);
+            let mut flow = Flow::More;
+            if given > 0
+                && !query.with_ties
+                && all.len() as u64 >= least
+                && let Some(last) = all.last()
+                && order.compare_first(given, &last.row, &row).is_ne()
+            {
+                let group = std::mem::take(&mut all);
+                flow = exec.sorted_rows(query, select, around, group, &late, window, sink)?;
+            }
             let bound = if keep { bound.to_vec() } else { Vec::new() };
             all.push(Sorting { row, bound });
-            Ok(Flow::More)
+            Ok(flow)
         })?;
+        match flow {
+            Flow::Enough => Ok(flow),
+            Flow::More => self.sorted_rows(query, select, around, all, &late, window, sink),
+        }
+    }
+
+    /// Sorts rows, and passes them on one by one.
+    #[allow(clippy::too_many_arguments)]
+    fn sorted_rows(
+        &mut self,
+        query: &Query,
+        select: &Select,
+        around: Around<'_>,
+        mut all: Vec<Sorting>,
+        late: &[bool],
+        window: &mut Window,
+        sink: RowSink<'_>,
+    ) -> Result<Flow, Stop> {
         let order = self.order(&query.sort);
         all.sort_by(|a, b| order.compare(&a.row, &b.row));
         let mut last: Option<Vec<Value>> = None;

@@ -18,6 +18,7 @@ use super::bound::{Around, Bound};
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::{VersionId, compare_values};
 use crate::plan::catalog::Table;
+use crate::plan::cost::{Chosen, Wanted};
 use crate::plan::expr::{self, Compare, Expr, Host as _, Scope, SetFunction};
 use crate::plan::query::{
     Access, Body, Conjunct, CteBody, From, Join, KeyCondition, KeyOp, Query, RangeEntry, RangeKind,
@@ -34,6 +35,8 @@ struct Input<'a> {
     around: Around<'a>,
     /// For a recheck: the row of each entry.
     fixed: Option<&'a [Bound]>,
+    /// Of a table that is read alone: the way to its rows.
+    chosen: Option<Chosen>,
 }
 
 /// Rows of inner entries that need computing only once.
@@ -55,10 +58,33 @@ impl Exec<'_> {
         fixed: Option<&[Bound]>,
         sink: Sink<'_>,
     ) -> Result<Flow, Stop> {
+        if fixed.is_none()
+            && source.rerun.is_some()
+            && let Some(flow) = self.rerun_rows(source, around, sink)?
+        {
+            return Ok(flow);
+        }
+        let chosen = match fixed {
+            None => self.store.way_chosen(source, &Wanted::default(), 0),
+            Some(_) => None,
+        };
+        self.source_by(source, around, fixed, chosen, sink)
+    }
+
+    /// As [`source`](Self::source), by a way that was chosen.
+    pub(super) fn source_by(
+        &mut self,
+        source: &Source,
+        around: Around<'_>,
+        fixed: Option<&[Bound]>,
+        chosen: Option<Chosen>,
+        sink: Sink<'_>,
+    ) -> Result<Flow, Stop> {
         let input = Input {
             source,
             around,
             fixed,
+            chosen,
         };
         let mut bound = vec![Bound::default(); source.range.len()];
         // Conditions without any row are checked before anything is read.
@@ -288,7 +314,7 @@ impl Exec<'_> {
                 let mut flow = Flow::More;
                 for member in members.iter().filter(|m| m.stored) {
                     let keys = usable_keys(&member.access, &member.paths, have)
-                        .filter(|_| !member.table.counted);
+                        .filter(|_| !member.table.is_known_small());
                     let map = member.columns.as_deref();
                     flow = self.table_rows(
                         &member.table,
@@ -306,9 +332,16 @@ impl Exec<'_> {
                 bound[index] = Bound::default();
                 return Ok(flow);
             }
-            let keys = usable_keys(&entry.access, &entry.paths, have).filter(|_| !table.counted);
+            if let (Some(chosen), Some(ways)) = (input.chosen, &input.source.ways) {
+                let way = (&**ways, chosen.pathway);
+                let flow = self.way_rows(table, way, input.around, bound, index, sink)?;
+                bound[index] = Bound::default();
+                return Ok(flow);
+            }
+            let keys =
+                usable_keys(&entry.access, &entry.paths, have).filter(|_| !table.is_known_small());
             if keys.is_none()
-                && !table.counted
+                && !table.is_known_small()
                 && let Some(versions) = self.small_list(input, index, table)?
             {
                 self.visible_rows(&versions, None, bound, index, sink)?
@@ -430,7 +463,7 @@ impl Exec<'_> {
     }
 
     #[inline]
-    fn holds(
+    pub(super) fn holds(
         &mut self,
         conjunct: &Conjunct,
         bound: &[Bound],
@@ -553,7 +586,7 @@ impl Exec<'_> {
     fn yields_few(&self, entry: &RangeEntry) -> bool {
         match &entry.kind {
             // Known to be small.
-            RangeKind::Table(table) if table.counted => true,
+            RangeKind::Table(table) if table.is_known_small() => true,
             RangeKind::Table(table) => match &entry.access {
                 Access::Index { index, keys } => {
                     let index = &table.indexes[*index];
@@ -642,7 +675,7 @@ fn is_looked_up(source: &Source, node: &From, few: u64) -> bool {
         return false;
     };
     let entry = &source.range[*index];
-    let is_counted = matches!(&entry.kind, RangeKind::Table(table) if table.counted);
+    let is_counted = matches!(&entry.kind, RangeKind::Table(table) if table.is_known_small());
     (entry.access == Access::Sequential || is_counted)
         && entry.paths.iter().any(|path| match path {
             Access::Index { keys, .. } => {

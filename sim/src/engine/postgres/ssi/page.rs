@@ -98,7 +98,7 @@ impl Store {
     }
 
     /// The leaf of an index, from 0, on which the entry of this rank lies, or would.
-    pub(super) fn leaf_of(&self, index: RelId, rank: usize) -> u32 {
+    pub(in crate::engine::postgres) fn leaf_of(&self, index: RelId, rank: usize) -> u32 {
         let entries = &self.index(index).entries;
         let Some(entry) = entries.first() else {
             return 0;
