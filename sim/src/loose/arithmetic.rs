@@ -1,7 +1,7 @@
 //! Operators on numbers, dates and intervals, and conversions.
 
 use rowlock_model::value::civil;
-use rowlock_model::{DbError, Value};
+use rowlock_model::{DbError, Dialect, Value};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
@@ -31,6 +31,7 @@ pub(super) fn unary(op: Unary, numbers: Numbers, value: &Value) -> Result<Value,
             other => Value::Float(-as_float(&other)),
         }),
         (Unary::BitNot, Numbers::Dynamic) => Ok(Value::Int(!as_int_cut(value))),
+        (Unary::Plus, _) => Ok(value.clone()),
         (Unary::Negate, Numbers::Double) => Ok(Value::Float(-as_float(value))),
         (Unary::Negate, Numbers::Decimal { scale }) => {
             Ok(Value::Decimal(round_decimal(-as_decimal(value), scale)))
@@ -47,7 +48,13 @@ pub(super) fn unary(op: Unary, numbers: Numbers, value: &Value) -> Result<Value,
 fn bits(value: &Value) -> u64 {
     match value {
         Value::Int(i) => *i as u64,
-        Value::Decimal(d) => d.round().to_u64().unwrap_or(0),
+        Value::Decimal(d) => {
+            let whole = round_decimal(*d, 0);
+            match whole.is_sign_negative() {
+                true => whole.to_i64().unwrap_or(i64::MIN) as u64,
+                false => whole.to_u64().unwrap_or(u64::MAX),
+            }
+        }
         other => as_int_rounded(other).unwrap_or(0) as u64,
     }
 }
@@ -223,30 +230,62 @@ fn doubles(op: Binary, a: f64, b: f64) -> Value {
     Value::Float(result)
 }
 
-pub(super) fn date_add(date: &Value, amount: &Value, unit: IntervalUnit, subtract: bool) -> Value {
+pub(super) fn date_add(
+    date: &Value,
+    amount: &Value,
+    unit: IntervalUnit,
+    subtract: bool,
+    dialect: Dialect,
+) -> Value {
     if amount.is_null() {
         return Value::Null;
     }
-    let Some(begin) = as_datetime(date) else {
+    let time_of_day = match date {
+        Value::Time(micros) => Some(*micros),
+        _ => None,
+    };
+    let Some(begin) = time_of_day.or_else(|| as_datetime(date)) else {
         return Value::Null;
     };
     let sign = if subtract { -1 } else { 1 };
-    let whole = as_int_rounded(amount).unwrap_or(0) * sign;
-    let micros = match unit {
-        IntervalUnit::Microsecond => whole,
-        IntervalUnit::Second => {
-            let micros = as_decimal(amount) * Decimal::from(1_000_000);
-            micros.round().to_i64().unwrap_or(0) * sign
-        }
-        IntervalUnit::Minute => whole * 60_000_000,
-        IntervalUnit::Hour => whole * 3_600_000_000,
-        IntervalUnit::Day => whole * civil::DAY_MICROS,
-        IntervalUnit::Week => whole * 7 * civil::DAY_MICROS,
-        IntervalUnit::Month => temporal::add_months(begin, whole) - begin,
-        IntervalUnit::Quarter => temporal::add_months(begin, whole * 3) - begin,
-        IntervalUnit::Year => temporal::add_months(begin, whole * 12) - begin,
+    let whole = match as_int_rounded(amount) {
+        Some(whole) => whole.saturating_mul(sign),
+        None => return Value::Null,
     };
-    let end = begin + micros;
+    let months = |count: i64| {
+        // Beyond a hundred thousand years there is no date.
+        let count = Some(count).filter(|count| count.abs() < 1_200_000)?;
+        Some(temporal::add_months(begin, count) - begin)
+    };
+    let micros = match unit {
+        IntervalUnit::Microsecond => Some(whole),
+        IntervalUnit::Second => as_decimal(amount)
+            .checked_mul(Decimal::from(1_000_000))
+            .and_then(|micros| micros.round().to_i64())
+            .map(|micros| micros.saturating_mul(sign)),
+        IntervalUnit::Minute => whole.checked_mul(60_000_000),
+        IntervalUnit::Hour => whole.checked_mul(3_600_000_000),
+        IntervalUnit::Day => whole.checked_mul(civil::DAY_MICROS),
+        IntervalUnit::Week => whole.checked_mul(7 * civil::DAY_MICROS),
+        IntervalUnit::Month if time_of_day.is_some() && dialect == Dialect::MariaDb => None,
+        IntervalUnit::Month => months(whole),
+        IntervalUnit::Quarter => months(whole.saturating_mul(3)),
+        IntervalUnit::Year => months(whole.saturating_mul(12)),
+    };
+    let Some(end) = micros.and_then(|micros| begin.checked_add(micros)) else {
+        return Value::Null;
+    };
+    if time_of_day.is_some() {
+        // 838:59:59 is the longest time.
+        return match end.abs() <= 3_020_399_999_999 {
+            true => Value::Time(end),
+            false => Value::Null,
+        };
+    }
+    let year = civil::from_days(end.div_euclid(civil::DAY_MICROS)).0;
+    if !(0..=9999).contains(&year) {
+        return Value::Null;
+    }
     match date {
         Value::Date(_) if unit.is_whole_days() => {
             let days = end.div_euclid(civil::DAY_MICROS);
@@ -264,7 +303,7 @@ pub(super) fn date_add(date: &Value, amount: &Value, unit: IntervalUnit, subtrac
     }
 }
 
-pub(super) fn cast(value: Value, to: &CastTarget) -> Result<Value, Stop> {
+pub(super) fn cast(value: Value, to: &CastTarget, dialect: Dialect) -> Result<Value, Stop> {
     if value.is_null() {
         return Ok(Value::Null);
     }
@@ -278,7 +317,7 @@ pub(super) fn cast(value: Value, to: &CastTarget) -> Result<Value, Stop> {
             Value::Text(_) | Value::Bytes(_) => unsigned_value(as_int_cut(&value) as u64),
             other => unsigned_value(bits(other)),
         }),
-        CastTarget::Declared(declared) => super::store::convert(declared, value),
+        CastTarget::Declared(declared) => super::store::convert(declared, value, dialect),
     }
 }
 

@@ -439,6 +439,7 @@ pub(crate) struct CreateTable {
     pub(crate) columns: Vec<ColumnDef>,
     pub(crate) constraints: Vec<Constraint>,
     pub(crate) without_rowid: bool,
+    pub(crate) strict: bool,
     pub(crate) like: Option<TableName>,
     pub(crate) query: Option<Box<Query>>,
     /// `COLLATE` or `CHARSET` of the table (MySQL).

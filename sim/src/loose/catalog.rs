@@ -33,6 +33,8 @@ pub struct Table {
     pub rowid_alias: Option<usize>,
     /// SQLite: `WITHOUT ROWID`; index 0 is then the primary key.
     pub without_rowid: bool,
+    /// SQLite: `STRICT`, values must be of the declared types.
+    pub strict: bool,
     /// SQLite: `AUTOINCREMENT` was written.
     pub autoincrement: bool,
     /// `TEMPORARY`: seen by one session only.
@@ -247,6 +249,11 @@ pub trait Catalog: fmt::Debug {
     /// Whether the system variable called `name` (lower case) holds a text.
     fn is_text_variable(&self, name: &str) -> bool {
         let _ = name;
+        false
+    }
+
+    /// Whether `NOW()` is described as a `TIMESTAMP` (MariaDB since 11.7).
+    fn clock_is_timestamp(&self) -> bool {
         false
     }
 }

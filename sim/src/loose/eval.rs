@@ -238,7 +238,10 @@ pub fn eval<E: Env>(expr: &Expr, frame: &Frame<'_>, env: &mut E) -> Result<Value
         }
         Expr::Unary { op, numbers, expr } => {
             let value = eval(expr, frame, env)?;
-            unary(*op, *numbers, &value)
+            Ok(match unary(*op, *numbers, &value)? {
+                Value::Float(0.0) if env.dialect() == Dialect::MariaDb => Value::Float(0.0),
+                value => value,
+            })
         }
         Expr::Binary { op, numbers, sides } => {
             let left = eval(&sides.0, frame, env)?;
@@ -246,7 +249,12 @@ pub fn eval<E: Env>(expr: &Expr, frame: &Frame<'_>, env: &mut E) -> Result<Value
             if left.is_null() || right.is_null() {
                 return Ok(Value::Null);
             }
-            binary(*op, *numbers, &left, &right)
+            let value = binary(*op, *numbers, &left, &right)?;
+            Ok(match value {
+                // MariaDB has no negative zero.
+                Value::Float(0.0) if env.dialect() == Dialect::MariaDb => Value::Float(0.0),
+                value => value,
+            })
         }
         Expr::DateAdd {
             sides,
@@ -255,11 +263,11 @@ pub fn eval<E: Env>(expr: &Expr, frame: &Frame<'_>, env: &mut E) -> Result<Value
         } => {
             let date = eval(&sides.0, frame, env)?;
             let amount = eval(&sides.1, frame, env)?;
-            Ok(date_add(&date, &amount, *unit, *subtract))
+            Ok(date_add(&date, &amount, *unit, *subtract, env.dialect()))
         }
         Expr::Cast { expr, to } => {
             let value = eval(expr, frame, env)?;
-            cast(value, to)
+            cast(value, to, env.dialect())
         }
         Expr::Call { function, args } => {
             let mut values = Vec::with_capacity(args.len());

@@ -271,6 +271,8 @@ pub enum Unary {
     Negate,
     /// `~`.
     BitNot,
+    /// `+` of SQLite: the value as it is, but no column any more.
+    Plus,
 }
 
 /// Operators with two operands.

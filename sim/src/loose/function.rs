@@ -4,19 +4,21 @@ use std::cmp::Ordering;
 
 use sha2::{Digest, Sha256};
 
-use rowlock_model::value::civil;
-use rowlock_model::{DbError, Dialect, Value};
+use rowlock_model::{Dialect, Value};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
+use super::errors;
 use super::expr::Comparison;
+use super::json;
+use super::mysql_time;
+use super::numeric::number;
 use super::sqlite_time;
 use super::storage::Stop;
 use super::temporal;
 use super::types::Collation;
 use super::value::{
-    as_datetime, as_decimal, as_float, as_int_cut, as_int_rounded, compare, mysql_text,
-    round_decimal, sqlite_text,
+    as_datetime, as_decimal, as_float, as_int_cut, as_int_rounded, compare, mysql_text, sqlite_text,
 };
 
 /// A pure function: its value depends on its arguments only. NULL if an argument is, except where
@@ -69,8 +71,6 @@ pub enum Function {
     Replace,
     /// `INSTR(x, y)`.
     Instr,
-    /// `LOCATE(y, x, from)`, `POSITION(y IN x)`.
-    Locate,
     /// `LPAD(x, n, fill)`.
     PadLeft,
     /// `RPAD(x, n, fill)`.
@@ -124,12 +124,130 @@ pub enum Function {
     SqliteUnixEpoch,
     /// `strftime(format, x, modifiers..)` of SQLite.
     SqliteStrftime,
-    /// `JSON_EXTRACT(x, path)`, `->`.
+    /// `TRUNCATE(x, n)`.
+    Truncate,
+    /// `POW(x, y)`.
+    Power,
+    /// `SQRT(x)`.
+    SquareRoot,
+    /// `EXP(x)`.
+    Exponential,
+    /// `LN(x)`.
+    Logarithm,
+    /// `BIT_COUNT(x)`.
+    BitCount,
+    /// `LOCATE(x, y, from)`.
+    Locate,
+    /// `ASCII(x)`.
+    Ascii,
+    /// `STRCMP(x, y)`.
+    StrCmp,
+    /// `SPACE(n)`.
+    Space,
+    /// `BIN(x)`.
+    Binary,
+    /// `QUOTE(x)`: of NULL it is the word.
+    Quote,
+    /// `unicode(x)` of SQLite.
+    Unicode,
+    /// `TIME(x)` of MySQL.
+    Time,
+    /// `TIMESTAMP(x)`.
+    Timestamp,
+    /// `LAST_DAY(x)`.
+    LastDay,
+    /// `QUARTER(x)`.
+    Quarter,
+    /// `DAYOFYEAR(x)`.
+    DayOfYear,
+    /// `DAYOFWEEK(x)`: Sunday is 1.
+    DayOfWeek,
+    /// `WEEKDAY(x)`: Monday is 0.
+    Weekday,
+    /// `TO_DAYS(x)`.
+    ToDays,
+    /// `MICROSECOND(x)`.
+    Microsecond,
+    /// `DATE_FORMAT(x, format)`.
+    DateFormat,
+    /// The text of a time with so many digits of the second.
+    TimeText,
+    /// `json(x)` of SQLite.
+    Json,
+    /// `JSON_EXTRACT(x, path, ..)`.
     JsonExtract,
+    /// `->` of SQLite.
+    JsonArrow,
     /// `->>`, `JSON_UNQUOTE(JSON_EXTRACT(x, path))`.
     JsonExtractText,
     /// `JSON_VALID(x)`.
     JsonValid,
+    /// `JSON_OBJECT(key, value, ..)`.
+    JsonObject,
+    /// `JSON_ARRAY(value, ..)`.
+    JsonArray,
+    /// `JSON_SET(x, path, value, ..)`.
+    JsonSet,
+    /// `JSON_INSERT(x, path, value, ..)`.
+    JsonInsert,
+    /// `JSON_REPLACE(x, path, value, ..)`.
+    JsonReplace,
+    /// `JSON_REMOVE(x, path, ..)`.
+    JsonRemove,
+    /// `JSON_LENGTH(x, path)`.
+    JsonLength,
+    /// `JSON_TYPE(x)`.
+    JsonType,
+    /// `JSON_QUOTE(x)`.
+    JsonQuote,
+    /// `JSON_UNQUOTE(x)`.
+    JsonUnquote,
+    /// `JSON_CONTAINS(x, y)`.
+    JsonContains,
+}
+
+impl Function {
+    /// The name that messages of the JSON functions have.
+    fn json_name(self) -> &'static str {
+        match self {
+            Function::JsonExtract | Function::JsonArrow | Function::JsonExtractText => {
+                "json_extract"
+            }
+            Function::JsonSet => "json_set",
+            Function::JsonInsert => "json_insert",
+            Function::JsonReplace => "json_replace",
+            Function::JsonRemove => "json_remove",
+            Function::JsonLength => "json_length",
+            Function::JsonType => "json_type",
+            Function::JsonContains => "json_contains",
+            Function::JsonUnquote => "json_unquote",
+            Function::JsonQuote => "json_quote",
+            Function::JsonObject => "json_object",
+            _ => "json_array",
+        }
+    }
+
+    fn is_json(self) -> bool {
+        matches!(
+            self,
+            Function::Json
+                | Function::JsonExtract
+                | Function::JsonArrow
+                | Function::JsonExtractText
+                | Function::JsonValid
+                | Function::JsonObject
+                | Function::JsonArray
+                | Function::JsonSet
+                | Function::JsonInsert
+                | Function::JsonReplace
+                | Function::JsonRemove
+                | Function::JsonLength
+                | Function::JsonType
+                | Function::JsonQuote
+                | Function::JsonUnquote
+                | Function::JsonContains
+        )
+    }
 }
 
 fn as_text(value: &Value, dialect: Dialect) -> std::sync::Arc<str> {
@@ -153,23 +271,6 @@ fn extreme_order(dialect: Dialect, a: &Value, b: &Value) -> Ordering {
         _ => Comparison::Exact,
     };
     compare(by, a, b)
-}
-
-/// Where `needle` begins in `hay`, in characters from 1, at `from` or later; 0 if it does not.
-/// Behind the last character, MySQL finds the empty text, MariaDB nothing.
-fn locate(needle: &str, hay: &str, from: i64, dialect: Dialect) -> i64 {
-    let hay: Vec<char> = hay.to_lowercase().chars().collect();
-    let needle: Vec<char> = needle.to_lowercase().chars().collect();
-    let Some(from) = usize::try_from(from).ok().and_then(|n| n.checked_sub(1)) else {
-        return 0;
-    };
-    if dialect == Dialect::MariaDb && from >= hay.len() && from > 0 {
-        return 0;
-    }
-    let last = hay.len().checked_sub(needle.len());
-    let found =
-        last.and_then(|last| (from..=last).find(|at| hay[*at..*at + needle.len()] == needle[..]));
-    found.map_or(0, |at| at as i64 + 1)
 }
 
 /// Calls a function.
@@ -199,17 +300,41 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
         | Function::SqliteJulianDay
         | Function::SqliteUnixEpoch
         | Function::SqliteStrftime => return sqlite_time::call(function, args),
+        Function::Quote => return Ok(quoted(&args[0], dialect)),
+        json if json.is_json() => return json::call(function, function.json_name(), args, dialect),
         _ => {}
+    }
+    if dialect == Dialect::Sqlite && args.iter().any(Value::is_null) {
+        match function {
+            Function::Hex => return Ok(Value::text("")),
+            Function::Concat => {
+                let parts: Vec<_> = args.iter().filter(|arg| !arg.is_null()).collect();
+                let text: String = parts
+                    .iter()
+                    .map(|part| sqlite_text(part).to_string())
+                    .collect();
+                return Ok(Value::text(text));
+            }
+            _ => {}
+        }
     }
     if args.iter().any(Value::is_null) {
         return Ok(Value::Null);
     }
+    if let (Function::Substr, Value::Bytes(bytes), Dialect::Sqlite) = (function, &args[0], dialect)
+    {
+        let from = as_int_cut(&args[1]);
+        return Ok(sqlite_bytes(bytes, from, args.get(2).map(as_int_cut)));
+    }
     let text = |i: usize| as_text(&args[i], dialect);
     let int = |i: usize| as_int_rounded(&args[i]).unwrap_or(0);
     Ok(match function {
-        Function::Abs | Function::Round | Function::Floor | Function::Ceil | Function::Sign => {
-            number(function, args, dialect)?
-        }
+        Function::Abs
+        | Function::Round
+        | Function::Truncate
+        | Function::Floor
+        | Function::Ceil
+        | Function::Sign => number(function, args, dialect)?,
         Function::Greatest | Function::Least => {
             let order = |a: &&Value, b: &&Value| extreme_order(dialect, a, b);
             let found = match function {
@@ -277,10 +402,6 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
             let at = hay.find(&needle).map(|i| hay[..i].chars().count() + 1);
             Value::Int(at.unwrap_or(0) as i64)
         }
-        Function::Locate => {
-            let from = args.get(2).map_or(1, |_| int(2));
-            Value::Int(locate(&text(0), &text(1), from, dialect))
-        }
         Function::PadLeft | Function::PadRight => {
             pad(&text(0), int(1), &text(2), function == Function::PadLeft)
         }
@@ -294,7 +415,17 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
                 .position(|item| item.eq_ignore_ascii_case(&wanted));
             Value::Int(found.map_or(0, |i| i as i64 + 1))
         }
-        Function::TimestampDiff => timestamp_diff(args),
+        Function::TimestampDiff => mysql_time::timestamp_diff(args),
+        Function::UnixTimestamp
+            if as_datetime(&args[0]).is_none_or(|micros| micros < 0)
+                && !matches!(args[0], Value::Time(_)) =>
+        {
+            // What is no time, or before 1970.
+            match dialect {
+                Dialect::MariaDb => Value::Null,
+                _ => Value::Int(0),
+            }
+        }
         Function::UnixTimestamp
         | Function::Date
         | Function::Year
@@ -303,29 +434,130 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
         | Function::Hour
         | Function::Minute
         | Function::Second
-        | Function::DateDiff => date_part(function, args),
+        | Function::DateDiff => mysql_time::part(function, args),
         Function::FromUnixtime => {
+            let seconds = as_decimal(&args[0]);
+            // Before 1970, and after the last time of a TIMESTAMP, there is none; a second argument
+            // says that the first second is none either.
+            let last = match dialect {
+                Dialect::MySql => 32_536_771_199_i64,
+                _ if args.len() > 1 => 4_294_967_295,
+                _ => 2_147_483_647,
+            };
+            let none = seconds.is_sign_negative() && !seconds.is_zero()
+                || seconds.trunc() > Decimal::from(last)
+                || (args.len() > 1 && seconds.is_zero());
+            if none {
+                return Ok(Value::Null);
+            }
             let micros = as_decimal(&args[0]) * Decimal::from(1_000_000);
             micros
                 .round()
                 .to_i64()
                 .map_or(Value::Null, Value::Timestamp)
         }
-        Function::JsonExtract | Function::JsonExtractText | Function::JsonValid => {
-            return Err(DbError::unsupported("JSON functions", None).into());
+        Function::Power | Function::SquareRoot | Function::Exponential | Function::Logarithm => {
+            return double(function, args);
         }
-        Function::Coalesce
-        | Function::ConcatWs
-        | Function::TypeOf
-        | Function::Field
-        | Function::Elt
-        | Function::SqliteDateTime
-        | Function::SqliteDate
-        | Function::SqliteTime
-        | Function::SqliteJulianDay
-        | Function::SqliteUnixEpoch
-        | Function::SqliteStrftime => Value::Null,
+        Function::TimeText => {
+            let fsp = u8::try_from(int(1)).unwrap_or(6);
+            match &args[0] {
+                Value::Timestamp(micros) => Value::text(temporal::datetime_text(*micros, fsp)),
+                Value::Time(micros) => Value::text(temporal::time_text(*micros, fsp)),
+                other => other.clone(),
+            }
+        }
+        Function::BitCount => Value::Int(i64::from(int(0).count_ones())),
+        Function::Locate => {
+            let from = args.get(2).map_or(1, |_| int(2));
+            locate(&text(0), &text(1), from)
+        }
+        Function::Ascii => Value::Int(text(0).as_bytes().first().map_or(0, |b| i64::from(*b))),
+        Function::Unicode => match text(0).chars().next() {
+            Some(c) => Value::Int(i64::from(c as u32)),
+            None => Value::Null,
+        },
+        Function::StrCmp => {
+            let by = Comparison::Text(Collation::default_of(dialect));
+            let order = compare(by, &Value::Text(text(0)), &Value::Text(text(1)));
+            Value::Int(order as i64)
+        }
+        Function::Space => Value::text(" ".repeat(count(int(0)))),
+        Function::Binary => Value::text(format!("{:b}", int(0))),
+        Function::Time
+        | Function::Timestamp
+        | Function::LastDay
+        | Function::Quarter
+        | Function::DayOfYear
+        | Function::DayOfWeek
+        | Function::Weekday
+        | Function::ToDays
+        | Function::Microsecond
+        | Function::DateFormat => return mysql_time::call(function, args),
+        // Those above.
+        _ => Value::Null,
     })
+}
+
+/// `QUOTE(x)`.
+fn quoted(value: &Value, dialect: Dialect) -> Value {
+    if dialect == Dialect::Sqlite {
+        return Value::text(match value {
+            Value::Null => "NULL".to_owned(),
+            Value::Text(text) => format!("'{}'", text.replace('\'', "''")),
+            Value::Bytes(bytes) => {
+                let digits: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
+                format!("X'{digits}'")
+            }
+            other => sqlite_text(other).to_string(),
+        });
+    }
+    let text = match value {
+        Value::Null => return Value::text("NULL"),
+        other => mysql_text(other),
+    };
+    let mut out = String::from("'");
+    for c in text.chars() {
+        match c {
+            '\'' | '\\' => out.extend(['\\', c]),
+            '\0' => out.push_str("\\0"),
+            '\u{1a}' => out.push_str("\\Z"),
+            c => out.push(c),
+        }
+    }
+    out.push('\'');
+    Value::text(out)
+}
+
+/// Functions on floating-point numbers; what has no value is NULL, what is too large error 1690.
+fn double(function: Function, args: &[Value]) -> Result<Value, Stop> {
+    let x = as_float(&args[0]);
+    let result = match function {
+        Function::Power => x.powf(as_float(&args[1])),
+        Function::SquareRoot if x < 0.0 => return Ok(Value::Null),
+        Function::SquareRoot => x.sqrt(),
+        Function::Logarithm if x <= 0.0 => return Ok(Value::Null),
+        Function::Logarithm => x.ln(),
+        _ => x.exp(),
+    };
+    match result.is_finite() {
+        true => Ok(Value::Float(result)),
+        false => Err(errors::mysql(1690, "22003", "DOUBLE value is out of range").into()),
+    }
+}
+
+/// `LOCATE(x, y, from)`: without regard to case.
+fn locate(needle: &str, hay: &str, from: i64) -> Value {
+    let (needle, hay) = (needle.to_lowercase(), hay.to_lowercase());
+    let chars: Vec<char> = hay.chars().collect();
+    let Some(skipped) = usize::try_from(from - 1).ok().filter(|s| *s <= chars.len()) else {
+        return Value::Int(0);
+    };
+    let rest: String = chars[skipped..].iter().collect();
+    let at = rest
+        .find(&needle)
+        .map(|i| rest[..i].chars().count() + skipped + 1);
+    Value::Int(at.unwrap_or(0) as i64)
 }
 
 fn count(n: i64) -> usize {
@@ -370,68 +602,6 @@ fn field(args: &[Value], dialect: Dialect) -> Value {
     Value::Int(found.map_or(0, |i| i as i64 + 1))
 }
 
-fn number(function: Function, args: &[Value], dialect: Dialect) -> Result<Value, Stop> {
-    let value = &args[0];
-    let digits = args.get(1).map_or(0, |d| as_int_rounded(d).unwrap_or(0));
-    if dialect == Dialect::Sqlite {
-        return Ok(match (function, value) {
-            (Function::Abs, Value::Int(i)) => match i.checked_abs() {
-                Some(i) => Value::Int(i),
-                None => return Err(super::errors::sqlite(1, "integer overflow").into()),
-            },
-            (Function::Abs, other) => Value::Float(as_float(other).abs()),
-            (Function::Sign, other) => {
-                let x = as_float(other);
-                Value::Int(i64::from(x > 0.0) - i64::from(x < 0.0))
-            }
-            (_, other) => {
-                let scale = 10_f64.powi(i32::try_from(digits.clamp(0, 30)).unwrap_or(0));
-                Value::Float((as_float(other) * scale).round() / scale)
-            }
-        });
-    }
-    if let Value::Float(x) = value {
-        let scale = 10_f64.powi(i32::try_from(digits.clamp(-30, 30)).unwrap_or(0));
-        return Ok(match function {
-            Function::Abs => Value::Float(x.abs()),
-            Function::Floor => Value::Float(x.floor()),
-            Function::Ceil => Value::Float(x.ceil()),
-            Function::Sign => Value::Int(i64::from(*x > 0.0) - i64::from(*x < 0.0)),
-            _ => Value::Float((x * scale).round_ties_even() / scale),
-        });
-    }
-    if let Value::Text(_) = value {
-        return number(
-            function,
-            &[&[Value::Float(as_float(value))], &args[1..]].concat(),
-            dialect,
-        );
-    }
-    let exact = as_decimal(value);
-    let is_int = matches!(value, Value::Int(_));
-    let whole = |d: Decimal| d.to_i64().map_or(Value::Decimal(d), Value::Int);
-    Ok(match function {
-        Function::Abs if is_int => whole(exact.abs()),
-        Function::Abs => Value::Decimal(exact.abs()),
-        Function::Floor => whole(exact.floor()),
-        Function::Ceil => whole(exact.ceil()),
-        Function::Sign => Value::Int(match exact.cmp(&Decimal::ZERO) {
-            Ordering::Less => -1,
-            Ordering::Equal => 0,
-            Ordering::Greater => 1,
-        }),
-        _ if digits < 0 => {
-            let unit = Decimal::from(10_i64.pow(u32::try_from(-digits).unwrap_or(18).min(18)));
-            whole(round_decimal(exact / unit, 0) * unit)
-        }
-        _ if is_int => value.clone(),
-        _ => {
-            let scale = u8::try_from(digits).unwrap_or(28).min(exact.scale() as u8);
-            Value::Decimal(round_decimal(exact, scale))
-        }
-    })
-}
-
 /// `SUBSTR(x, from, length)`: from 1, or from the end if negative.
 fn substr(text: &str, from: i64, length: Option<i64>, dialect: Dialect) -> Value {
     let all: Vec<char> = text.chars().collect();
@@ -455,6 +625,17 @@ fn substr(text: &str, from: i64, length: Option<i64>, dialect: Dialect) -> Value
     }
     let end = begin.saturating_add(length).min(total);
     Value::text(all[begin as usize..end as usize].iter().collect::<String>())
+}
+
+/// `substr` of bytes.
+fn sqlite_bytes(bytes: &[u8], from: i64, length: Option<i64>) -> Value {
+    let total = bytes.len() as i64;
+    let (begin, length) = sqlite_part(total, from, length);
+    if length <= 0 || begin >= total {
+        return Value::Bytes([].into());
+    }
+    let end = begin.saturating_add(length).min(total);
+    Value::Bytes(bytes[begin as usize..end as usize].into())
 }
 
 /// Where a part of a text of `total` characters begins in SQLite, and its length: 0 is before the first
@@ -518,51 +699,4 @@ fn sha256(bytes: &[u8]) -> Value {
     let digest: [u8; 32] = Sha256::digest(bytes).into();
     let text: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     Value::text(text)
-}
-
-fn timestamp_diff(args: &[Value]) -> Value {
-    let (Some(a), Some(b)) = (as_datetime(&args[1]), as_datetime(&args[2])) else {
-        return Value::Null;
-    };
-    let difference = b - a;
-    // The unit by its number in the order of `IntervalUnit`.
-    Value::Int(match as_int_cut(&args[0]) {
-        0 => difference,
-        1 => difference / 1_000_000,
-        2 => difference / 60_000_000,
-        3 => difference / 3_600_000_000,
-        4 => difference / civil::DAY_MICROS,
-        5 => difference / (7 * civil::DAY_MICROS),
-        6 => temporal::months_between(a, b),
-        7 => temporal::months_between(a, b) / 3,
-        _ => temporal::months_between(a, b) / 12,
-    })
-}
-
-fn date_part(function: Function, args: &[Value]) -> Value {
-    let time = match &args[0] {
-        Value::Time(micros) => Some(*micros),
-        other => as_datetime(other),
-    };
-    let Some(micros) = time else {
-        return Value::Null;
-    };
-    let days = micros.div_euclid(civil::DAY_MICROS);
-    let (year, month, day) = civil::from_days(days);
-    let seconds = micros.rem_euclid(civil::DAY_MICROS) / 1_000_000;
-    match function {
-        Function::UnixTimestamp if micros % 1_000_000 == 0 => Value::Int(micros / 1_000_000),
-        Function::UnixTimestamp => Value::Decimal(Decimal::new(micros, 6)),
-        Function::Date => i32::try_from(days).map_or(Value::Null, Value::Date),
-        Function::Year => Value::Int(year),
-        Function::Month => Value::Int(i64::from(month)),
-        Function::Day => Value::Int(i64::from(day)),
-        Function::Hour => Value::Int(seconds / 3600),
-        Function::Minute => Value::Int(seconds / 60 % 60),
-        Function::Second => Value::Int(seconds % 60),
-        _ => match as_datetime(&args[1]) {
-            Some(other) => Value::Int(days - other.div_euclid(civil::DAY_MICROS)),
-            None => Value::Null,
-        },
-    }
 }

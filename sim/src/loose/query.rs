@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use rowlock_model::Dialect;
+
 use super::catalog::{Table, VirtualTable};
 use super::expr::{Aggregate, Comparison, Expr, Window};
 use super::types::{Affinity, Collation, DeclaredType};
@@ -37,6 +39,72 @@ pub struct Ty {
     pub coercibility: u8,
     /// The type of the column that it is, if it is one.
     pub declared: Option<DeclaredType>,
+    /// How wide its values are (MySQL).
+    pub width: Width,
+}
+
+/// How wide the values of an expression are: decides which of the integer or text types a client is
+/// told (MySQL, MariaDB).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Width {
+    /// Bytes of a number as stored: 1 (`TINYINT`) to 8 (`BIGINT`), 4 for `FLOAT`.
+    pub bytes: u8,
+    /// Digits of a number, its precision.
+    pub digits: u32,
+    /// Characters that a value has when it is printed, with its sign; of a text, at most.
+    pub chars: u32,
+}
+
+impl Ty {
+    /// The type as MySQL and MariaDB describe it to a client, without lengths.
+    pub fn name(&self, dialect: Dialect) -> String {
+        if let Some(declared) = &self.declared {
+            return declared.name();
+        }
+        let unsigned = if self.kind == Kind::Unsigned {
+            " unsigned"
+        } else {
+            ""
+        };
+        let name = match self.kind {
+            Kind::Null => "null",
+            Kind::Int | Kind::Unsigned => match self.width.bytes {
+                1 => "tinyint",
+                2 => "smallint",
+                3 => "mediumint",
+                4 => "int",
+                _ => "bigint",
+            },
+            Kind::Decimal(_) => "decimal",
+            Kind::Double if self.width.bytes == 4 => "float",
+            Kind::Double => "double",
+            Kind::Text | Kind::Any => sized(
+                self.width.chars,
+                ["varchar", "text", "mediumtext", "longtext"],
+            ),
+            Kind::Bytes => sized(
+                self.width.chars,
+                ["varbinary", "blob", "mediumblob", "longblob"],
+            ),
+            Kind::Date => "date",
+            Kind::Time(_) => "time",
+            Kind::DateTime(_) => "datetime",
+            Kind::Json if dialect == Dialect::MariaDb => "longtext",
+            Kind::Json => "json",
+        };
+        format!("{name}{unsigned}")
+    }
+}
+
+/// One of four names, by how many bytes a text of so many characters takes.
+fn sized(chars: u32, names: [&'static str; 4]) -> &'static str {
+    let place = match u64::from(chars) * 4 {
+        0..=0xffff => 0,
+        ..=0xf_fffe => 1,
+        ..=0xfff_ffff => 2,
+        _ => 3,
+    };
+    names[place]
 }
 
 /// The families of values, as MySQL's rules need them.

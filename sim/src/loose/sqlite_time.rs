@@ -63,12 +63,20 @@ fn instant(args: &[Value]) -> Result<Option<i64>, Stop> {
         if modifier.is_null() {
             return Ok(None);
         }
+        if !is_day(ms) {
+            return Ok(None);
+        }
         match modified(ms, &sqlite_text(modifier))? {
             Some(next) => ms = next,
             None => return Ok(None),
         }
     }
-    Ok(Some(ms))
+    Ok(Some(ms).filter(|ms| is_day(*ms)))
+}
+
+/// Whether it is within the Julian days that SQLite knows, to the end of the year 9999.
+fn is_day(ms: i64) -> bool {
+    (0..=464_269_060_799_999).contains(&ms)
 }
 
 fn of_text(text: &str) -> Option<i64> {

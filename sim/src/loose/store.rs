@@ -3,12 +3,13 @@
 //! and never refuses.
 
 use rowlock_model::value::civil;
-use rowlock_model::{DbError, Value};
+use rowlock_model::{DbError, Dialect, Value};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
 use super::catalog::Column;
 use super::errors;
+use super::json;
 use super::storage::Stop;
 use super::temporal;
 use super::types::{Collation, DeclaredType};
@@ -29,7 +30,13 @@ struct Problem {
 ///
 /// # Errors
 /// 1264, 1265, 1292, 1366, 1406 and the like in strict mode; outside of it the nearest value is stored.
-pub fn store(column: &Column, value: Value, strict: bool, row: usize) -> Result<Value, DbError> {
+pub fn store(
+    column: &Column,
+    value: Value,
+    strict: bool,
+    row: usize,
+    dialect: Dialect,
+) -> Result<Value, DbError> {
     if value.is_null() {
         return Ok(Value::Null);
     }
@@ -50,7 +57,7 @@ pub fn store(column: &Column, value: Value, strict: bool, row: usize) -> Result<
         let what = "a character outside of the basic plane in utf8mb3";
         return Err(DbError::unsupported(what, None));
     }
-    match to_type(&column.ty, value) {
+    match to_type(&column.ty, value, dialect) {
         Ok(value) => Ok(value),
         Err(problem) if strict => {
             let place = format!(" for column '{}' at row {row}", column.name);
@@ -62,8 +69,12 @@ pub fn store(column: &Column, value: Value, strict: bool, row: usize) -> Result<
 }
 
 /// The value of `CAST(value AS type)`: what cannot be converted is NULL or the nearest value.
-pub(super) fn convert(declared: &DeclaredType, value: Value) -> Result<Value, Stop> {
-    Ok(match to_type(declared, value) {
+pub(super) fn convert(
+    declared: &DeclaredType,
+    value: Value,
+    dialect: Dialect,
+) -> Result<Value, Stop> {
+    Ok(match to_type(declared, value, dialect) {
         Ok(value) => value,
         Err(problem) => match declared {
             DeclaredType::Date
@@ -75,14 +86,30 @@ pub(super) fn convert(declared: &DeclaredType, value: Value) -> Result<Value, St
     })
 }
 
-fn to_type(declared: &DeclaredType, value: Value) -> Result<Value, Problem> {
+fn to_type(declared: &DeclaredType, value: Value, dialect: Dialect) -> Result<Value, Problem> {
+    // MySQL rounds what is finer than the type, MariaDB cuts it.
+    let fit = |micros: i64, fsp: u8| match dialect {
+        Dialect::MariaDb => temporal::cut(micros, fsp),
+        _ => temporal::round(micros, fsp),
+    };
     match declared {
         DeclaredType::Int { bytes, unsigned } => integer(&value, *bytes, *unsigned),
         DeclaredType::Decimal {
             precision,
             scale,
             unsigned,
-        } => decimal(&value, *precision, *scale, *unsigned),
+        } => decimal(&value, *precision, *scale, *unsigned).map_err(|problem| {
+            match (problem.number, dialect, &value) {
+                // MySQL does not cut a text to the number that it begins with.
+                (1265, Dialect::MySql, Value::Text(text)) => Problem {
+                    number: 1366,
+                    sqlstate: "HY000",
+                    what: format!("Incorrect decimal value: '{text}'"),
+                    ..problem
+                },
+                _ => problem,
+            }
+        }),
         DeclaredType::Float => number(&value, "double").map(|x| Value::Float(f64::from(x as f32))),
         DeclaredType::Double => number(&value, "double").map(Value::Float),
         DeclaredType::Char(length) => {
@@ -122,24 +149,33 @@ fn to_type(declared: &DeclaredType, value: Value) -> Result<Value, Problem> {
             None => Err(not_temporal("date", &value)),
         },
         DeclaredType::DateTime(fsp) | DeclaredType::Timestamp(fsp) => match as_datetime(&value) {
-            Some(micros) => Ok(Value::Timestamp(temporal::round(micros, *fsp))),
+            Some(micros) => Ok(Value::Timestamp(fit(micros, *fsp))),
             None => Err(not_temporal("datetime", &value)),
         },
         DeclaredType::Time(fsp) => {
             let micros = match &value {
                 Value::Time(micros) => Some(*micros),
                 Value::Timestamp(micros) => Some(micros.rem_euclid(civil::DAY_MICROS)),
-                Value::Text(text) => temporal::parse_time(text),
-                _ => None,
+                Value::Date(_) => Some(0),
+                Value::Text(text) => temporal::parse_time(text).or_else(|| {
+                    let at = temporal::parse_datetime(text)?;
+                    Some(at.rem_euclid(civil::DAY_MICROS))
+                }),
+                number => temporal::time_of_number(as_decimal(number)),
             };
             match micros {
-                Some(micros) => Ok(Value::Time(temporal::round(micros, *fsp))),
+                Some(micros) => Ok(Value::Time(fit(micros, *fsp))),
                 None => Err(not_temporal("time", &value)),
             }
         }
         DeclaredType::Year => integer(&value, 2, true),
         DeclaredType::Enum(labels) => label(&value, labels),
-        DeclaredType::Json => Ok(Value::Text(mysql_text(&value))),
+        DeclaredType::Json => json::stored(&mysql_text(&value)).ok_or_else(|| Problem {
+            number: 3140,
+            sqlstate: "22032",
+            what: "Invalid JSON text: \"Invalid value.\" at position 0 in value".to_owned(),
+            instead: Value::Null,
+        }),
         DeclaredType::Sqlite { affinity, .. } => Ok(apply_affinity(value, *affinity)),
     }
 }
@@ -167,7 +203,11 @@ fn not_temporal(what: &str, value: &Value) -> Problem {
         number: 1292,
         sqlstate: "22007",
         what: format!("Incorrect {what} value: '{}'", mysql_text(value)),
-        instead: Value::Null,
+        instead: match what {
+            "date" => Value::text("0000-00-00"),
+            "datetime" => Value::text("0000-00-00 00:00:00"),
+            _ => Value::Time(0),
+        },
     }
 }
 
@@ -235,7 +275,14 @@ fn whole(i: i128) -> Value {
 }
 
 fn decimal(value: &Value, precision: u8, scale: u8, unsigned: bool) -> Result<Value, Problem> {
-    let number = exact(value, "decimal")?;
+    let number = match exact(value, "decimal") {
+        Ok(number) => number,
+        Err(mut problem) => {
+            let nearest = round_decimal(as_decimal(value), scale);
+            problem.instead = Value::Decimal(nearest);
+            return Err(problem);
+        }
+    };
     let rounded = round_decimal(number, scale);
     let limit = Decimal::from(10_i128.pow(u32::from(precision.saturating_sub(scale)).min(28)));
     if rounded.abs() >= limit || (unsigned && rounded.is_sign_negative() && !rounded.is_zero()) {

@@ -1,6 +1,8 @@
 //! Dates and times as texts, and arithmetic on them (MySQL).
 
 use rowlock_model::value::civil;
+use rust_decimal::Decimal;
+use rust_decimal::prelude::ToPrimitive;
 
 /// `2026-11-30` as days since 1970; also `20261130` and other delimiters.
 pub fn parse_date(text: &str) -> Option<i32> {
@@ -48,6 +50,18 @@ pub fn parse_time(text: &str) -> Option<i64> {
     }
     let micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction_micros(fraction)?;
     Some(if negative { -micros } else { micros })
+}
+
+/// The time of day that a number such as 101112.5 is, as microseconds.
+pub fn time_of_number(number: Decimal) -> Option<i64> {
+    let micros = (number * Decimal::from(1_000_000)).trunc().to_i64()?;
+    let (sign, micros) = (micros.signum(), micros.abs());
+    let (whole, fraction) = (micros / 1_000_000, micros % 1_000_000);
+    let (hours, minutes, seconds) = (whole / 10_000, whole / 100 % 100, whole % 100);
+    if minutes > 59 || seconds > 59 || hours > 838 {
+        return None;
+    }
+    Some(sign * (((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + fraction))
 }
 
 /// The digits after the point as microseconds, rounded.
@@ -118,14 +132,16 @@ pub fn months_between(a: i64, b: i64) -> i64 {
     if b < a {
         return -months_between(b, a);
     }
-    let month_number = |micros: i64| {
-        let (year, month, _) = civil::from_days(micros.div_euclid(civil::DAY_MICROS));
-        year * 12 + i64::from(month)
+    // The day of the month and the time of day decide whether the last month is a whole one.
+    let parts = |micros: i64| {
+        let (year, month, day) = civil::from_days(micros.div_euclid(civil::DAY_MICROS));
+        let rest = (day, micros.rem_euclid(civil::DAY_MICROS));
+        (year * 12 + i64::from(month), rest)
     };
-    let months = month_number(b) - month_number(a);
-    match add_months(a, months) > b {
-        true => months - 1,
-        false => months,
+    let ((begin, begin_rest), (end, end_rest)) = (parts(a), parts(b));
+    match end_rest < begin_rest {
+        true => end - begin - 1,
+        false => end - begin,
     }
 }
 

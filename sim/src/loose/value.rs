@@ -13,6 +13,7 @@ use rust_decimal::prelude::{FromPrimitive, ToPrimitive};
 
 use super::collate;
 use super::expr::Comparison;
+use super::json;
 use super::temporal;
 use super::types::Affinity;
 
@@ -360,7 +361,12 @@ pub fn compare(by: Comparison, left: &Value, right: &Value) -> Ordering {
                 _ => mysql_text(left).cmp(&mysql_text(right)),
             }
         }
-        Comparison::Json => mysql_text(left).cmp(&mysql_text(right)),
+        Comparison::Json => match (json::comparable(left), json::comparable(right)) {
+            (Value::Text(a), Value::Text(b)) => a.cmp(&b),
+            (Value::Text(_), _) => Ordering::Greater,
+            (_, Value::Text(_)) => Ordering::Less,
+            (a, b) => compare(Comparison::Exact, &a, &b),
+        },
     }
 }
 

@@ -62,7 +62,8 @@ impl InnoDb {
                     new.columns[*at] = (**column).clone();
                     for (row, _) in &mut rows {
                         let mut values = row.to_vec();
-                        values[*at] = store(column, values[*at].clone(), true, 1)?;
+                        let dialect = self.store.flavour.dialect();
+                        values[*at] = store(column, values[*at].clone(), true, 1, dialect)?;
                         *row = values.into();
                     }
                     rebuilt = true;
@@ -162,7 +163,7 @@ impl InnoDb {
         };
         let dialect = handler.store.flavour.dialect();
         match Executor::new(&mut handler, dialect).value(default) {
-            Ok(value) => store(column, value, true, 1),
+            Ok(value) => store(column, value, true, 1, dialect),
             Err(crate::loose::storage::Stop::Error(error)) => Err(*error),
             Err(crate::loose::storage::Stop::Wait) => {
                 Err(DbError::unsupported("a default that waits", None))

@@ -197,4 +197,8 @@ impl Catalog for Names<'_> {
     fn is_text_variable(&self, name: &str) -> bool {
         super::variables::is_text(name)
     }
+
+    fn clock_is_timestamp(&self) -> bool {
+        self.flavour.clock_is_timestamp()
+    }
 }

@@ -54,7 +54,7 @@ impl InnoDb {
             for column in &table.columns {
                 let same = |c: &OutputColumn| c.name.eq_ignore_ascii_case(&column.name);
                 let value = match query.columns.iter().position(same) {
-                    Some(at) => store(column, values[at].clone(), true, number + 1)?,
+                    Some(at) => store(column, values[at].clone(), true, number + 1, dialect)?,
                     None => self.default_of(session, column)?,
                 };
                 row.push(value);

@@ -75,6 +75,11 @@ impl Flavour {
         self.server != Server::MySql97
     }
 
+    /// Whether `NOW()` is described as a `TIMESTAMP` (since 11.7; seen on 11.8).
+    pub fn clock_is_timestamp(self) -> bool {
+        self.server == Server::MariaDb118
+    }
+
     /// Whose SQL it speaks.
     pub fn dialect(self) -> Dialect {
         match self.server {

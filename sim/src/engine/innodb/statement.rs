@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::SessionId;
-use rowlock_model::{Column, DbError, Isolation, Notice, Reply, Value};
+use rowlock_model::{Column, DbError, Dialect, Isolation, Notice, Reply, Value};
 
 use super::catalog::Names;
 use super::database::InnoDb;
@@ -135,7 +135,7 @@ impl Planned {
         names
     }
 
-    fn new(plan: Plan) -> Planned {
+    fn new(plan: Plan, dialect: Dialect) -> Planned {
         let mut facts = Facts::default();
         let mut nowait = false;
         let mut exclusive = false;
@@ -182,7 +182,7 @@ impl Planned {
         });
         let column = |c: &crate::loose::query::OutputColumn| Column {
             name: c.name.clone(),
-            type_name: type_name(c).into(),
+            type_name: c.ty.name(dialect).into(),
         };
         Planned {
             uses_tables: views || !plan.tables.is_empty() || matches!(plan.kind, PlanKind::Ddl(_)),
@@ -215,28 +215,6 @@ fn with_views(
     locks
 }
 
-/// The type of a result column as drivers name it.
-fn type_name(column: &crate::loose::query::OutputColumn) -> String {
-    use crate::loose::query::Kind;
-    if let Some(declared) = &column.ty.declared {
-        return declared.name();
-    }
-    let name = match column.ty.kind {
-        Kind::Null => "null",
-        Kind::Int => "bigint",
-        Kind::Unsigned => "bigint unsigned",
-        Kind::Decimal(_) => "decimal",
-        Kind::Double => "double",
-        Kind::Text | Kind::Any => "varchar",
-        Kind::Bytes => "varbinary",
-        Kind::Date => "date",
-        Kind::Time(_) => "time",
-        Kind::DateTime(_) => "datetime",
-        Kind::Json => "json",
-    };
-    name.to_owned()
-}
-
 impl InnoDb {
     pub(super) fn planned(
         &mut self,
@@ -266,7 +244,9 @@ impl InnoDb {
             database: schema,
             session,
         };
-        let planned = lower(&parsed.tree, &names, args).map(|plan| Rc::new(Planned::new(plan)));
+        let dialect = self.store.flavour.dialect();
+        let planned =
+            lower(&parsed.tree, &names, args).map(|plan| Rc::new(Planned::new(plan, dialect)));
         *cache = Some(Cached {
             stamp,
             schema: Arc::clone(schema),

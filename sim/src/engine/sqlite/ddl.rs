@@ -139,7 +139,7 @@ impl Exec<'_> {
         for (i, row) in rows.iter().enumerate() {
             let mut values = Vec::new();
             for (value, column) in row.iter().zip(&table.columns) {
-                values.push(store(column, value.clone(), true, 1)?);
+                values.push(store(column, value.clone(), true, 1, Dialect::Sqlite)?);
             }
             self.image
                 .data_mut(table.id)
@@ -293,7 +293,7 @@ impl Exec<'_> {
                 let value = match &column.default {
                     Some(default) => {
                         let value = Executor::new(self, Dialect::Sqlite).value(default)?;
-                        store(column, value, true, 1)?
+                        store(column, value, true, 1, Dialect::Sqlite)?
                     }
                     None => Value::Null,
                 };

@@ -14,7 +14,7 @@ use crate::loose::catalog::{ConflictAction, ForeignKey, Index, KeyPart, Table, T
 use crate::loose::errors;
 use crate::loose::eval::Tuple;
 use crate::loose::expr::{Comparison, Expr, HostFunction};
-use crate::loose::plan::Upsert;
+use crate::loose::plan::{Upsert, UpsertTarget};
 use crate::loose::run::Executor;
 use crate::loose::storage::{
     Access, Candidate, Choice, Host, Inserted, NewRow, Scan, SourcePlan, Stop, Storage, StoredRow,
@@ -42,6 +42,8 @@ pub(super) struct Exec<'a> {
     pub(super) read_clock: bool,
     /// How deep actions of foreign keys are nested.
     pub(super) depth: u32,
+    /// Rows that the statement has written so far.
+    pub(super) done: i64,
 }
 
 /// A scan: the rowids in their order, and how many are read.
@@ -74,6 +76,7 @@ impl<'a> Exec<'a> {
             writes: BTreeSet::new(),
             read_clock: false,
             depth: 0,
+            done: 0,
         }
     }
 
@@ -413,6 +416,19 @@ impl Storage for Exec<'_> {
         let values: Row = values.into();
         let handler = |index: Option<usize>| upserts.iter().position(|u| u.target.handles(index));
         let mut replaced = 0;
+        // What ON CONFLICT clauses name is looked at first, in their order.
+        for upsert in upserts {
+            let UpsertTarget::Index(number) = upsert.target else {
+                break;
+            };
+            let index = &table.indexes[number];
+            let found = self.duplicate(table, index, &values, rowid, None)?;
+            if let Some(existing) = found.and_then(|other| self.stored(table, other))
+                && let Some(clause) = handler(Some(number))
+            {
+                return Ok(Inserted::Conflict(clause, existing));
+            }
+        }
         if asked.is_some()
             && let Some(existing) = self.stored(table, rowid)
         {
@@ -437,7 +453,15 @@ impl Storage for Exec<'_> {
                 return Ok(Inserted::Conflict(clause, existing));
             }
             match self.on_duplicate(table, Some(index), or)? {
-                false => return Ok(Inserted::Skipped),
+                false => {
+                    if table.autoincrement {
+                        // The number is given, although the row is not there.
+                        let data = self.image.data_mut(table.id);
+                        data.sequence = data.sequence.max(rowid);
+                        self.writes.insert(table.id);
+                    }
+                    return Ok(Inserted::Skipped);
+                }
                 true => {
                     self.delete_row(table, other)?;
                     replaced += 1;
@@ -445,6 +469,7 @@ impl Storage for Exec<'_> {
             }
         }
         self.put(table, rowid, values);
+        self.done += 1;
         if !table.without_rowid {
             self.counts.last_insert_rowid = rowid;
         }
@@ -499,6 +524,7 @@ impl Storage for Exec<'_> {
             // The same bytes are not written again: the transaction stays clean.
             return Ok(self.stored(table, rowid));
         }
+        self.done += 1;
         self.take(table, row.id);
         self.put(table, rowid, Arc::clone(&values));
         if self.settings.foreign_keys {

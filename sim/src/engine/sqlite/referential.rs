@@ -106,7 +106,7 @@ impl Exec<'_> {
                             let mut executor = Executor::new(self, Dialect::Sqlite);
                             eval(default, &Frame::empty(None), &mut executor)?
                         };
-                        store(&child.columns[*column], value, true, 1)?
+                        store(&child.columns[*column], value, true, 1, Dialect::Sqlite)?
                     }
                     None => Value::Null,
                 },

@@ -76,7 +76,15 @@ impl Sqlite {
                     // What was done before is kept, and so committed.
                     match self.commit(session) {
                         Ok(()) => {}
-                        Err(_) => self.rollback(session),
+                        Err(Halt::Wait(_)) => {
+                            self.rollback(session);
+                            let what = "OR FAIL in a statement whose commit polls";
+                            return Err(Halt::error(DbError::unsupported(what, None)));
+                        }
+                        Err(busy) => {
+                            self.rollback(session);
+                            return Err(busy);
+                        }
                     }
                 } else if action == ConflictAction::Rollback || autocommit {
                     self.rollback(session);
@@ -156,6 +164,13 @@ impl Sqlite {
             }
             Err(error) => {
                 let action = exec.action.unwrap_or_default();
+                if !matches!(plan.kind, PlanKind::Query(_) | PlanKind::Ddl(_)) {
+                    counts.changes = 0;
+                }
+                if action == ConflictAction::Fail {
+                    counts.changes = exec.done;
+                    counts.total_changes += exec.done;
+                }
                 (
                     action == ConflictAction::Fail,
                     Worked::Failed(error, action),

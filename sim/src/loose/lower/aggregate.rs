@@ -108,30 +108,39 @@ impl Lowering<'_> {
             };
             return (Numbers::Dynamic, ty);
         }
-        let double = !matches!(
+        let double = matches!(
             arg.kind,
-            Kind::Int | Kind::Unsigned | Kind::Decimal(_) | Kind::Null
+            Kind::Text | Kind::Bytes | Kind::Json | Kind::Double | Kind::Any | Kind::Null
         );
         let scale = match arg.kind {
-            Kind::Decimal(scale) => scale,
+            Kind::Decimal(scale) | Kind::Time(scale) | Kind::DateTime(scale) => scale,
             _ => 0,
         };
         match kind {
-            AggregateKind::Count => (Numbers::Int, plain(Kind::Int)),
+            AggregateKind::Count => (Numbers::Int, rules::integer(false, 21, 21, self.dialect)),
             AggregateKind::Sum | AggregateKind::Total if double => {
                 (Numbers::Double, plain(Kind::Double))
             }
             AggregateKind::Sum | AggregateKind::Total => {
-                (Numbers::Decimal { scale }, plain(Kind::Decimal(scale)))
+                let digits = (arg.width.digits + 22).min(65);
+                let ty = rules::decimal(digits, scale, self.dialect);
+                (Numbers::Decimal { scale }, ty)
             }
             AggregateKind::Avg if double => (Numbers::Double, plain(Kind::Double)),
             AggregateKind::Avg => {
                 let scale = scale + 4;
-                (Numbers::Decimal { scale }, plain(Kind::Decimal(scale)))
+                let ty = rules::decimal(arg.width.digits + 4, scale, self.dialect);
+                (Numbers::Decimal { scale }, ty)
             }
-            AggregateKind::GroupConcat => (Numbers::Int, plain(Kind::Text)),
+            AggregateKind::GroupConcat => {
+                let chars = match self.dialect {
+                    Dialect::MariaDb => 0x40_0000,
+                    _ => 16_384,
+                };
+                (Numbers::Int, rules::text(chars, self.dialect))
+            }
             AggregateKind::Min | AggregateKind::Max | AggregateKind::First => {
-                (Numbers::Int, arg.clone())
+                (Numbers::Int, rules::extreme(arg, self.dialect))
             }
         }
     }
@@ -150,10 +159,14 @@ impl Lowering<'_> {
         over: &crate::loose::ast::Over,
         at: usize,
     ) -> Result<Typed, DbError> {
+        let number = match self.dialect {
+            Dialect::MySql => Kind::Unsigned,
+            _ => Kind::Int,
+        };
         let kind = match name {
-            "ROW_NUMBER" => Some((WindowKind::RowNumber, Kind::Int)),
-            "RANK" => Some((WindowKind::Rank, Kind::Int)),
-            "DENSE_RANK" => Some((WindowKind::DenseRank, Kind::Int)),
+            "ROW_NUMBER" => Some((WindowKind::RowNumber, number)),
+            "RANK" => Some((WindowKind::Rank, number)),
+            "DENSE_RANK" => Some((WindowKind::DenseRank, number)),
             "LAG" => Some((WindowKind::Lag, Kind::Any)),
             "LEAD" => Some((WindowKind::Lead, Kind::Any)),
             "FIRST_VALUE" => Some((WindowKind::FirstValue, Kind::Any)),
@@ -166,7 +179,7 @@ impl Lowering<'_> {
                     args.push(self.expr(arg)?);
                 }
                 let ty = match args.first() {
-                    Some(arg) => arg.ty.clone(),
+                    Some(arg) => rules::of_other_row(&arg.ty, self.dialect),
                     None => rules::plain(value, self.dialect),
                 };
                 (kind, args.into_iter().map(|arg| arg.expr).collect(), ty)
@@ -179,6 +192,7 @@ impl Lowering<'_> {
                     return errors::unsupported("DISTINCT in a window function", at);
                 }
                 let (aggregate, ty) = self.aggregate(call, kind)?;
+                let ty = rules::of_other_row(&ty, self.dialect);
                 (WindowKind::Aggregate(Box::new(aggregate)), Vec::new(), ty)
             }
         };

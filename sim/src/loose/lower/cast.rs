@@ -18,7 +18,7 @@ impl Lowering<'_> {
         at: usize,
     ) -> Result<Typed, DbError> {
         let inner = self.expr(inner)?;
-        let expr = Box::new(inner.expr);
+        let expr = Box::new(inner.expr.clone());
         if self.is_sqlite() {
             let affinity = Affinity::of_name(&ty.name);
             let mut typed = self.plain(
@@ -32,23 +32,51 @@ impl Lowering<'_> {
             typed.ty.affinity = Some(affinity);
             return Ok(typed);
         }
-        let (to, kind) = match ty.name.as_str() {
-            "SIGNED" => (CastTarget::Signed, Kind::Int),
-            "UNSIGNED" => (CastTarget::Unsigned, Kind::Unsigned),
-            _ => {
+        let dialect = self.dialect;
+        let (to, ty) = match ty.name.as_str() {
+            "SIGNED" => {
+                let ty = match dialect {
+                    Dialect::MariaDb => rules::cast_signed(&inner.ty, dialect),
+                    _ => rules::plain(Kind::Int, dialect),
+                };
+                (CastTarget::Signed, ty)
+            }
+            "UNSIGNED" => (CastTarget::Unsigned, rules::plain(Kind::Unsigned, dialect)),
+            "CHAR" | "BINARY" if ty.numbers.is_empty() => {
+                // Without a length nothing is cut.
+                let (declared, kind) = match ty.name.as_str() {
+                    "CHAR" => (DeclaredType::Varchar(u32::MAX), Kind::Text),
+                    _ => (DeclaredType::Varbinary(u32::MAX), Kind::Bytes),
+                };
+                let mut to = rules::plain(kind, dialect);
+                to.width.chars = inner.ty.width.chars;
+                (CastTarget::Declared(declared), to)
+            }
+            "CHAR" | "BINARY" => {
                 let declared = self.mysql_type(ty)?;
-                // CAST AS CHAR without a length does not cut.
+                let mut to = rules::of_column(&declared, Collation::default_of(dialect));
+                to.declared = None;
                 let declared = match declared {
-                    DeclaredType::Char(_) if ty.numbers.is_empty() => {
-                        DeclaredType::Varchar(u32::MAX)
-                    }
+                    DeclaredType::Char(length) => DeclaredType::Varchar(length),
                     other => other,
                 };
-                let kind = rules::of_column(&declared, Collation::default_of(self.dialect)).kind;
-                (CastTarget::Declared(declared), kind)
+                (CastTarget::Declared(declared), to)
+            }
+            _ => {
+                let declared = self.mysql_type(ty)?;
+                let mut to = rules::of_column(&declared, Collation::default_of(dialect));
+                to.declared = None;
+                (CastTarget::Declared(declared), to)
             }
         };
-        Ok(self.plain(Expr::Cast { expr, to }, kind, at))
+        if matches!(inner.ty.kind, Kind::Time(_))
+            && matches!(ty.kind, Kind::Date | Kind::DateTime(_))
+        {
+            return errors::unsupported("a time of day as a point in time", at);
+        }
+        let mut ty = ty;
+        ty.coercibility = 4;
+        Ok(self.typed(Expr::Cast { expr, to }, ty, at))
     }
 
     pub(super) fn collation_named(&self, name: &ast::Ident) -> Result<Collation, DbError> {

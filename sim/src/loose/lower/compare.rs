@@ -1,13 +1,14 @@
 //! Comparisons of values and of rows, `IN`, `ANY` and `ALL`.
 
-use rowlock_model::DbError;
+use rowlock_model::{DbError, Dialect, Value};
 
 use super::rules::{self, Typed};
 use super::{Clause, Lowering};
 use crate::loose::ast::{self, Node, NodeKind};
 use crate::loose::errors;
 use crate::loose::expr::{Compare, Comparison, Expr};
-use crate::loose::query::{SubPlan, Wanted};
+use crate::loose::query::{Kind, SubPlan, Wanted};
+use crate::loose::temporal;
 use crate::loose::types::Affinity;
 use crate::loose::walk;
 
@@ -61,7 +62,25 @@ impl Lowering<'_> {
             return Ok(self.truth(Expr::CompareRows { op, fields }, at));
         }
         let (left, right) = (self.expr(left)?, self.expr(right)?);
+        self.check_date(&left, &right)?;
+        self.check_date(&right, &left)?;
         Ok(self.truth(self.compared(op, left, right), at))
+    }
+
+    /// MySQL refuses to compare a date with a text literal that is none.
+    fn check_date(&self, date: &Typed, text: &Typed) -> Result<(), DbError> {
+        let word = match date.ty.kind {
+            Kind::Date => "DATE",
+            Kind::DateTime(_) => "DATETIME",
+            _ => return Ok(()),
+        };
+        if let (Dialect::MySql, Expr::Const(Value::Text(literal))) = (self.dialect, &text.expr)
+            && temporal::parse_datetime(literal).is_none()
+        {
+            let message = format!("Incorrect {word} value: '{literal}'");
+            return Err(errors::mysql(1525, "HY000", message).at(text.at));
+        }
+        Ok(())
     }
 
     pub(super) fn compared(&self, op: Compare, left: Typed, right: Typed) -> Expr {

@@ -155,6 +155,12 @@ impl Lowering<'_> {
         let collation = table.collation;
         Ok(match action {
             AlterAction::AddColumn { column: def, after } => {
+                let generated = |option: &ast::ColumnOption| {
+                    matches!(option, ast::ColumnOption::Generated { .. })
+                };
+                if def.options.iter().any(generated) {
+                    return errors::unsupported("adding a generated column", def.name.at);
+                }
                 let column = self.column(def, collation)?;
                 if table.column(&column.name).is_some() {
                     let shown = &column.name;

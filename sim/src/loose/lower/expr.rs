@@ -1,14 +1,15 @@
 //! Expressions.
 
-use rowlock_model::{DbError, Value};
+use rowlock_model::{DbError, Dialect, Value};
 
 use super::Lowering;
 use super::rules::{self, Typed};
 use crate::loose::ast::{Node, NodeKind};
 use crate::loose::errors;
-use crate::loose::expr::{Binary, Compare, Expr, Numbers, Unary};
-use crate::loose::query::{Kind, Wanted};
+use crate::loose::expr::{Binary, Compare, Expr, Match, Numbers, Unary};
+use crate::loose::query::{Kind, Ty, Wanted};
 use crate::loose::types::Collation;
+use crate::loose::value::as_decimal;
 
 impl Lowering<'_> {
     /// An expression of one column.
@@ -17,18 +18,22 @@ impl Lowering<'_> {
         match &node.kind {
             NodeKind::Null => Ok(self.plain(Expr::Const(Value::Null), Kind::Null, at)),
             NodeKind::Bool(b) => {
-                Ok(self.plain(Expr::Const(Value::Int(i64::from(*b))), Kind::Int, at))
+                let expr = Expr::Const(Value::Int(i64::from(*b)));
+                Ok(self.typed(expr, rules::truth(self.dialect), at))
             }
             NodeKind::Integer(text) => self.integer(text, at),
             NodeKind::Decimal(text) => self.decimal(text, at),
             NodeKind::Float(text) => self.float(text, at),
             NodeKind::Text(text) => {
                 let value = Value::text(text.as_str());
-                Ok(self.plain(Expr::Const(value), Kind::Text, at))
+                let ty = rules::text(text.chars().count() as u32, self.dialect);
+                Ok(self.typed(Expr::Const(value), ty, at))
             }
             NodeKind::Blob(bytes) => {
                 let value = Value::Bytes(bytes.as_slice().into());
-                Ok(self.plain(Expr::Const(value), Kind::Bytes, at))
+                let mut ty = rules::plain(Kind::Bytes, self.dialect);
+                ty.width.chars = bytes.len() as u32;
+                Ok(self.typed(Expr::Const(value), ty, at))
             }
             NodeKind::Temporal(word, text) => self.temporal(word, text, at),
             NodeKind::Param(i) => {
@@ -153,6 +158,9 @@ impl Lowering<'_> {
                 negated,
             } => {
                 let (expr, pattern) = (self.expr(expr)?, self.expr(pattern)?);
+                if *kind == Match::Regexp && self.is_sqlite() {
+                    return Err(errors::sqlite(1, "no such function: REGEXP").at(at));
+                }
                 let escape = match escape {
                     Some(escape) => Some(self.expr(escape)?.expr),
                     None => None,
@@ -181,6 +189,9 @@ impl Lowering<'_> {
             NodeKind::Collate(inner, name) => {
                 let mut inner = self.expr(inner)?;
                 inner.ty.collation = self.collation_named(name)?;
+                if self.is_sqlite() {
+                    inner.ty.declared = None;
+                }
                 inner.ty.coercibility = 0;
                 Ok(inner)
             }
@@ -191,27 +202,24 @@ impl Lowering<'_> {
                 subtract,
             } => {
                 let (expr, amount) = (self.expr(expr)?, self.expr(amount)?);
-                let kind = match expr.ty.kind {
-                    Kind::Date if unit.is_whole_days() => Kind::Date,
-                    Kind::Date => Kind::DateTime(0),
-                    Kind::DateTime(fsp)
-                        if *unit == crate::loose::expr::IntervalUnit::Microsecond =>
-                    {
-                        Kind::DateTime(fsp.max(6))
-                    }
-                    Kind::DateTime(fsp) => Kind::DateTime(fsp),
-                    _ => Kind::DateTime(0),
-                };
+                let ty = rules::date_add(&expr.ty, &amount.ty, *unit, self.dialect);
+                if matches!((expr.ty.kind, ty.kind), (Kind::Time(_), Kind::DateTime(_))) {
+                    return errors::unsupported("a time of day as a point in time", at);
+                }
                 let add = Expr::DateAdd {
                     sides: Box::new((expr.expr, amount.expr)),
                     unit: *unit,
                     subtract: *subtract,
                 };
-                Ok(self.plain(add, kind, at))
+                Ok(self.typed(add, ty, at))
             }
             NodeKind::TimestampDiff(unit, from, to) => {
                 let unit = Expr::Const(Value::Int(*unit as i64));
-                let args = vec![unit, self.expr(from)?.expr, self.expr(to)?.expr];
+                let (from, to) = (self.expr(from)?, self.expr(to)?);
+                if matches!(from.ty.kind, Kind::Time(_)) || matches!(to.ty.kind, Kind::Time(_)) {
+                    return errors::unsupported("a time of day as a point in time", at);
+                }
+                let args = vec![unit, from.expr, to.expr];
                 let call = Expr::Call {
                     function: crate::loose::function::Function::TimestampDiff,
                     args,
@@ -251,13 +259,13 @@ impl Lowering<'_> {
         Typed::new(expr, kind, self.dialect, at)
     }
 
+    pub(super) fn typed(&self, expr: Expr, ty: Ty, at: usize) -> Typed {
+        Typed { expr, ty, at }
+    }
+
     /// A condition.
     pub(super) fn truth(&self, expr: Expr, at: usize) -> Typed {
-        let kind = match self.is_sqlite() {
-            true => Kind::Any,
-            false => Kind::Int,
-        };
-        self.plain(expr, kind, at)
+        self.typed(expr, rules::truth(self.dialect), at)
     }
 
     fn flatten(&mut self, node: &Node, and: bool, out: &mut Vec<Expr>) -> Result<(), DbError> {
@@ -290,29 +298,46 @@ impl Lowering<'_> {
                 Value::Float(x) => Some(Value::Float(-x)),
                 _ => None,
             };
-            if let Some(value) = negative {
-                return Ok(self.plain(Expr::Const(value), inner.ty.kind, at));
+            // Of a number that is negative already MySQL makes a decimal.
+            let again = self.dialect == Dialect::MySql && matches!(value, Value::Int(i) if *i < 0);
+            if let (Some(value), false) = (negative, again) {
+                let mut ty = inner.ty;
+                if self.dialect == Dialect::MariaDb && matches!(value, Value::Int(_)) {
+                    ty = rules::literal(&value, self.dialect);
+                }
+                return Ok(self.typed(Expr::Const(value), ty, at));
+            }
+            if again {
+                let ty = rules::decimal(inner.ty.width.digits, 0, self.dialect);
+                let value = as_decimal(value);
+                return Ok(self.typed(Expr::Const(Value::Decimal(-value)), ty, at));
             }
         }
-        let (numbers, kind) = match op {
-            Unary::BitNot => match self.is_sqlite() {
-                true => (Numbers::Dynamic, Kind::Any),
-                false => (Numbers::Unsigned, Kind::Unsigned),
-            },
-            Unary::Negate => {
-                let signed = match inner.ty.kind {
-                    Kind::Unsigned => Kind::Int,
-                    other => other,
-                };
-                rules::arithmetic(Binary::Subtract, Kind::Int, signed, self.dialect)
+        if op == Unary::Plus && matches!(inner.expr, Expr::Const(_)) {
+            return Ok(inner);
+        }
+        let (numbers, ty) = match op {
+            Unary::Plus => {
+                let mut ty = inner.ty.clone();
+                ty.affinity = None;
+                ty.declared = None;
+                (Numbers::Dynamic, ty)
             }
+            Unary::BitNot => match self.is_sqlite() {
+                true => (Numbers::Dynamic, rules::plain(Kind::Any, self.dialect)),
+                false => (
+                    Numbers::Unsigned,
+                    rules::plain(Kind::Unsigned, self.dialect),
+                ),
+            },
+            Unary::Negate => rules::negation(&inner.ty, self.dialect),
         };
         let expr = Expr::Unary {
             op,
             numbers,
             expr: Box::new(inner.expr),
         };
-        Ok(self.plain(expr, kind, at))
+        Ok(self.typed(expr, ty, at))
     }
 
     fn binary(
@@ -323,16 +348,16 @@ impl Lowering<'_> {
         at: usize,
     ) -> Result<Typed, DbError> {
         let (left, right) = (self.expr(left)?, self.expr(right)?);
-        let (numbers, kind) = match op {
-            Binary::Concat => (Numbers::Dynamic, Kind::Text),
-            _ => rules::arithmetic(op, left.ty.kind, right.ty.kind, self.dialect),
+        let (numbers, ty) = match op {
+            Binary::Concat => (Numbers::Dynamic, rules::plain(Kind::Text, self.dialect)),
+            _ => rules::arithmetic(op, &left.ty, &right.ty, self.dialect),
         };
         let expr = Expr::Binary {
             op,
             numbers,
             sides: Box::new((left.expr, right.expr)),
         };
-        Ok(self.plain(expr, kind, at))
+        Ok(self.typed(expr, ty, at))
     }
 
     fn case(
@@ -347,38 +372,28 @@ impl Lowering<'_> {
             None => None,
         };
         let mut lowered = Vec::new();
-        let mut ty = None;
+        let mut results = Vec::new();
         for (when, then) in branches {
             let when = self.expr(when)?;
             let when = match &operand {
                 Some(operand) => self.compared(Compare::Eq, operand.clone(), when),
                 None => when.expr,
             };
-            let then = self.expr(then)?;
-            ty = Some(match &ty {
-                Some(ty) => rules::unite(ty, &then.ty, self.dialect),
-                None => then.ty.clone(),
-            });
-            lowered.push((when, then.expr));
+            results.push(self.expr(then)?);
+            lowered.push(when);
         }
+        if let Some(node) = otherwise {
+            results.push(self.expr(node)?);
+        }
+        let (mut results, ty) = self.united(results);
         let otherwise = match otherwise {
-            Some(node) => {
-                let otherwise = self.expr(node)?;
-                ty = ty.map(|ty| rules::unite(&ty, &otherwise.ty, self.dialect));
-                otherwise.expr
-            }
+            Some(_) => results.pop().unwrap_or(Expr::Const(Value::Null)),
             None => Expr::Const(Value::Null),
         };
-        let mut ty = ty.unwrap_or_else(|| rules::plain(Kind::Null, self.dialect));
-        ty.affinity = None;
-        ty.declared = None;
-        Ok(Typed {
-            expr: Expr::Case {
-                branches: lowered,
-                otherwise: Box::new(otherwise),
-            },
-            ty,
-            at,
-        })
+        let expr = Expr::Case {
+            branches: lowered.into_iter().zip(results).collect(),
+            otherwise: Box::new(otherwise),
+        };
+        Ok(self.typed(expr, ty, at))
     }
 }

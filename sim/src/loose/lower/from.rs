@@ -13,7 +13,7 @@ use crate::loose::errors;
 use crate::loose::expr::{Compare, Expr};
 use crate::loose::plan::TableUse;
 use crate::loose::query::{
-    Conjunct, Cte, CteBody, From, HintKind, IndexHint, Join, OutputColumn, Query, RangeEntry,
+    Body, Conjunct, Cte, CteBody, From, HintKind, IndexHint, Join, OutputColumn, Query, RangeEntry,
     RangeKind,
 };
 use crate::loose::walk;
@@ -282,7 +282,7 @@ impl Lowering<'_> {
             *self.level() = hidden;
         }
         let lowered = lowered?;
-        let columns = self.renamed(lowered.columns.clone(), names, at)?;
+        let columns = self.renamed(self.columns_of(&lowered), names, at)?;
         if lateral {
             let kind = RangeKind::Subquery(Box::new(lowered));
             return Ok(entry(name, kind, columns, at));
@@ -333,6 +333,28 @@ impl Lowering<'_> {
             column.name = name.clone();
         }
         Ok(self.materialised(lowered, alias, columns, at))
+    }
+
+    /// The columns of a query that stands in `FROM`: what is computed into a temporary table has the
+    /// types of its columns.
+    pub(super) fn columns_of(&self, query: &Query) -> Vec<OutputColumn> {
+        let merged = match &query.body {
+            Body::Select(select) => {
+                select.source.from.is_some()
+                    && select.grouping.is_none()
+                    && select.windows.is_empty()
+                    && select.distinct.is_none()
+                    && query.limit.is_none()
+            }
+            _ => false,
+        };
+        let mut columns = query.columns.clone();
+        if !merged && !self.is_sqlite() {
+            for column in &mut columns {
+                column.ty = rules::stored(&column.ty, self.dialect);
+            }
+        }
+        columns
     }
 
     /// Columns under the names of a column list.

@@ -114,6 +114,10 @@ impl Lowering<'_> {
                     }
                     return errors::unsupported("a column given twice", name.at);
                 }
+                Some(Target::Column(column)) if table.columns[column].generated.is_some() => {
+                    let message = format!("cannot INSERT into generated column \"{}\"", name.name);
+                    return Err(errors::sqlite(1, message).at(name.at));
+                }
                 Some(Target::Column(column)) => columns.push(column),
                 Some(Target::Rowid) => rowid = Some(place),
                 None if self.is_sqlite() => {

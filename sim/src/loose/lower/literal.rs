@@ -6,8 +6,8 @@ use rowlock_model::{DbError, Value};
 use rust_decimal::Decimal;
 
 use super::Lowering;
-use super::rules::Typed;
-use crate::loose::ast::{self};
+use super::rules::{self, Typed};
+use crate::loose::ast;
 use crate::loose::errors;
 use crate::loose::expr::Expr;
 use crate::loose::query::Kind;
@@ -15,7 +15,17 @@ use crate::loose::query::Kind;
 impl Lowering<'_> {
     pub(super) fn integer(&self, text: &str, at: usize) -> Result<Typed, DbError> {
         if let Ok(i) = text.parse() {
-            return Ok(self.plain(Expr::Const(Value::Int(i)), Kind::Int, at));
+            let value = Value::Int(i);
+            let ty = match self.is_sqlite() {
+                true => rules::plain(Kind::Int, self.dialect),
+                false => rules::literal(&value, self.dialect),
+            };
+            return Ok(self.typed(Expr::Const(value), ty, at));
+        }
+        if !self.is_sqlite() && text.parse::<u64>().is_ok() {
+            let decimal = self.decimal(text, at)?;
+            let ty = rules::plain(Kind::Unsigned, self.dialect);
+            return Ok(Typed { ty, ..decimal });
         }
         match self.is_sqlite() {
             true => self.float(text, at),
@@ -30,7 +40,11 @@ impl Lowering<'_> {
         match Decimal::from_str(text) {
             Ok(d) => {
                 let scale = u8::try_from(d.scale()).unwrap_or(28);
-                Ok(self.plain(Expr::Const(Value::Decimal(d)), Kind::Decimal(scale), at))
+                let digits = text.trim_start_matches('0').bytes();
+                let digits = digits.filter(u8::is_ascii_digit).count() as u32;
+                let digits = digits.max(u32::from(scale) + 1);
+                let ty = rules::decimal(digits, scale, self.dialect);
+                Ok(self.typed(Expr::Const(Value::Decimal(d)), ty, at))
             }
             Err(_) => errors::unsupported("a number of this size", at),
         }
@@ -62,15 +76,15 @@ impl Lowering<'_> {
     }
 
     pub(super) fn user_variable(&self, name: &str, assign: Option<Typed>, at: usize) -> Typed {
-        let kind = match &assign {
-            Some(value) => value.ty.kind,
-            None => Kind::Any,
+        let ty = match &assign {
+            Some(value) => value.ty.clone(),
+            None => rules::plain(Kind::Any, self.dialect),
         };
         let expr = Expr::UserVariable {
             name: name.into(),
             assign: assign.map(|value| Box::new(value.expr)),
         };
-        self.plain(expr, kind, at)
+        self.typed(expr, ty, at)
     }
 
     /// `VALUES(c)` in `ON DUPLICATE KEY UPDATE`: the column of entry 1.

@@ -8,6 +8,7 @@ mod conditions;
 mod ddl;
 mod expr;
 mod from;
+mod function;
 mod group;
 mod insert;
 mod literal;

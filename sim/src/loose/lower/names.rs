@@ -31,6 +31,8 @@ pub(super) struct Level {
     pub(super) windows: Vec<Window>,
     /// Inside the arguments of an aggregate, or where none may stand.
     pub(super) no_aggregates: bool,
+    /// It has a `GROUP BY`.
+    pub(super) grouped: bool,
     /// Entries whose unqualified columns are hidden (`excluded`, `new`).
     pub(super) only_qualified: Vec<usize>,
 }

@@ -119,7 +119,8 @@ impl Lowering<'_> {
                 }
                 _ => {
                     let query = self.query(&cte.query)?;
-                    let columns = self.renamed(query.columns.clone(), &cte.columns, cte.name.at)?;
+                    let columns = self.columns_of(&query);
+                    let columns = self.renamed(columns, &cte.columns, cte.name.at)?;
                     (CteBody::Query(Box::new(query)), columns)
                 }
             };

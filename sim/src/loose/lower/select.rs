@@ -12,11 +12,12 @@ use super::rules::{self, Typed};
 use super::{Clause, Lowering};
 use crate::loose::ast::{self, Item, Node, NodeKind};
 use crate::loose::errors;
-use crate::loose::expr::Expr;
+use crate::loose::expr::{Expr, Unary};
 use crate::loose::plan::TableUse;
 use crate::loose::query::{
     Body, Grouping, OutputColumn, Query, RangeKind, Select, SortBy, SortKey, Source,
 };
+use crate::loose::walk;
 
 impl Lowering<'_> {
     pub(super) fn select(
@@ -35,6 +36,7 @@ impl Lowering<'_> {
             }
             None => Vec::new(),
         };
+        self.level().grouped = !select.group.is_empty();
         let (items, columns) = self.items(&select.items, select.at)?;
         let visible = items.len();
         let names = items.iter().zip(&columns);
@@ -128,6 +130,16 @@ impl Lowering<'_> {
                 explicit,
                 representative,
             });
+        }
+        // What goes through a temporary table comes out with the types of its columns.
+        let mut columns = columns;
+        let temporary = (select.distinct && grouping.is_none()) || !windows.is_empty();
+        if temporary && !self.is_sqlite() {
+            for (column, target) in columns.iter_mut().zip(&targets) {
+                if reads_rows(target) {
+                    column.ty = rules::stored(&column.ty, self.dialect);
+                }
+            }
         }
         let distinct = select.distinct.then(|| {
             columns
@@ -340,7 +352,19 @@ impl Lowering<'_> {
     ) -> Result<Vec<SortKey>, DbError> {
         let mut sort = Vec::new();
         for key in &query.order {
-            let position = if let NodeKind::Integer(text) = &key.expr.kind {
+            let number = match &key.expr.kind {
+                NodeKind::Integer(text) => Some(text.clone()),
+                // MariaDB takes every integer literal for a position.
+                NodeKind::Bool(false) if self.dialect == Dialect::MariaDb => Some("0".to_owned()),
+                NodeKind::Unary(Unary::Negate, inner) if self.dialect == Dialect::MariaDb => {
+                    match &inner.kind {
+                        NodeKind::Integer(text) => Some(format!("-{text}")),
+                        _ => None,
+                    }
+                }
+                _ => None,
+            };
+            let position = if let Some(text) = &number {
                 self.position(text, visible, key, sort.len())?
             } else {
                 self.level().alias_first = Some(true);
@@ -378,4 +402,19 @@ struct SelectParts {
     keys: Vec<(Expr, crate::loose::expr::Comparison)>,
     having: Option<Typed>,
     targets: Vec<Typed>,
+}
+
+/// Whether an expression reads a column of its level: others are computed once.
+fn reads_rows(expr: &Expr) -> bool {
+    let mut reads = false;
+    let mut expr = expr.clone();
+    walk::expr(&mut expr, 0, &mut |part, depth| {
+        reads |= match part {
+            Expr::Column { level, .. } | Expr::Group { level, .. } => *level == depth,
+            Expr::Window(_) => true,
+            _ => false,
+        };
+        true
+    });
+    reads
 }

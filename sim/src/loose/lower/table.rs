@@ -36,6 +36,7 @@ impl Lowering<'_> {
             checks: Vec::new(),
             rowid_alias: None,
             without_rowid: create.without_rowid,
+            strict: create.strict,
             autoincrement: false,
             temporary: create.temporary,
         };
@@ -56,7 +57,10 @@ impl Lowering<'_> {
             self.deprecated_charset(&charset.name);
         }
         for def in &create.columns {
-            let column = self.column(def, collation)?;
+            let mut column = self.column(def, collation)?;
+            if create.strict {
+                self.strict_type(&table, def, &mut column)?;
+            }
             if table.column(&column.name).is_some() {
                 let shown = &column.name;
                 return Err(errors::either(
@@ -171,7 +175,7 @@ impl Lowering<'_> {
                 ColumnOption::Default(node) => column.default = Some(self.constant(node)?),
                 ColumnOption::OnUpdate(node) => column.on_update = Some(self.constant(node)?),
                 ColumnOption::Collate(name) => column.collation = self.collation_named(name)?,
-                ColumnOption::Generated { .. } => {
+                ColumnOption::Generated { .. } if !self.is_sqlite() => {
                     return errors::unsupported("a generated column", def.name.at);
                 }
                 ColumnOption::Null
@@ -180,6 +184,7 @@ impl Lowering<'_> {
                 | ColumnOption::Check(..)
                 | ColumnOption::References(_)
                 | ColumnOption::Comment
+                | ColumnOption::Generated { .. }
                 | ColumnOption::Key => {}
             }
         }
@@ -228,6 +233,56 @@ impl Lowering<'_> {
         }
     }
 
+    /// The types that a `STRICT` table may have ("STRICT Tables", section 2).
+    fn strict_type(
+        &self,
+        table: &Table,
+        def: &ColumnDef,
+        column: &mut Column,
+    ) -> Result<(), DbError> {
+        let error = |message: String| Err(errors::sqlite(1, message).at(def.name.at));
+        let Some(ty) = &def.ty else {
+            return error(format!(
+                "missing datatype for {}.{}",
+                table.name, column.name
+            ));
+        };
+        match ty.name.to_ascii_uppercase().as_str() {
+            "INT" | "INTEGER" | "REAL" | "TEXT" | "BLOB" if ty.numbers.is_empty() => Ok(()),
+            "ANY" if ty.numbers.is_empty() => {
+                // Nothing is converted.
+                column.ty = DeclaredType::Sqlite {
+                    name: ty.name.as_str().into(),
+                    affinity: Affinity::Blob,
+                };
+                Ok(())
+            }
+            _ => error(format!(
+                "unknown datatype for {}.{}: \"{}\"",
+                table.name, column.name, ty.name
+            )),
+        }
+    }
+
+    /// The expression of a generated column. It may not read the rowid, which is not known when the
+    /// row is made.
+    fn generated(&mut self, table: &Table, def: &ColumnDef, node: &Node) -> Result<Expr, DbError> {
+        let mut expr = self.row_expr(table, node)?;
+        let mut reads_rowid = false;
+        crate::loose::walk::expr(&mut expr, 0, &mut |part, _| {
+            reads_rowid |= match part {
+                Expr::Rowid { .. } => true,
+                Expr::Column { column, .. } => table.rowid_alias == Some(*column as usize),
+                _ => false,
+            };
+            true
+        });
+        match reads_rowid {
+            true => errors::unsupported("a generated column over the rowid", def.name.at),
+            false => Ok(expr),
+        }
+    }
+
     /// An expression without columns.
     pub(super) fn constant(&mut self, node: &Node) -> Result<Expr, DbError> {
         let typed = self.in_level(Level::default(), |l| l.expr(node))?;
@@ -241,6 +296,7 @@ impl Lowering<'_> {
         let level = Level {
             range: vec![entry],
             no_aggregates: true,
+            grouped: false,
             ..Level::default()
         };
         let typed = self.in_level(level, |l| l.expr(node))?;
@@ -253,6 +309,22 @@ impl Lowering<'_> {
         }
         for constraint in &create.constraints {
             self.constraint(table, constraint)?;
+        }
+        for (position, def) in create.columns.iter().enumerate() {
+            for option in &def.options {
+                if let ColumnOption::Generated { expr, .. } = option {
+                    table.columns[position].generated = Some(self.generated(table, def, expr)?);
+                }
+            }
+        }
+        if table
+            .columns
+            .iter()
+            .all(|column| column.generated.is_some())
+            && self.is_sqlite()
+        {
+            let message = "must have at least one non-generated column";
+            return Err(errors::sqlite(1, message).at(create.name.name.at));
         }
         if table.without_rowid && table.primary().is_none() {
             let message = format!("PRIMARY KEY missing on table {}", table.name);

@@ -85,6 +85,12 @@ impl Lowering<'_> {
                 continue;
             };
             if let Some(target) = self.target(table, column) {
+                if let Target::Column(c) = target
+                    && table.columns[c].generated.is_some()
+                {
+                    let message = format!("cannot UPDATE generated column \"{}\"", column.name);
+                    return Err(errors::sqlite(1, message).at(column.at));
+                }
                 found = Some(Assignment {
                     entry: i,
                     column: match target {

@@ -244,8 +244,18 @@ impl Parser<'_> {
             };
         }
         self.expect("(")?;
-        let kind = if self.begins_query() {
-            let query = Box::new(self.query()?);
+        let mut select = None;
+        if self.begins_query() {
+            // `IN ((SELECT 1), 2)` begins like a query in parentheses, and is none.
+            let (begin, params) = (self.pos, self.params);
+            let nested = self.is_symbol("(");
+            match self.query() {
+                Ok(query) if !nested || self.is_symbol(")") => select = Some(Box::new(query)),
+                Err(error) if !nested => return Err(error),
+                _ => (self.pos, self.params) = (begin, params),
+            }
+        }
+        let kind = if let Some(query) = select {
             NodeKind::InSelect {
                 expr,
                 query,
@@ -505,8 +515,11 @@ impl Parser<'_> {
                     false => None,
                 };
                 left = self.matches(kind, left, pattern, escape, negated, at);
-            } else if self.is_word("REGEXP") || self.is_word("MATCH") {
-                return self.unsupported("REGEXP and MATCH, which SQLite has no function for");
+            } else if self.eat_word("REGEXP") {
+                let pattern = self.sqlite_comparison()?;
+                left = self.matches(Match::Regexp, left, pattern, None, negated, at);
+            } else if self.is_word("MATCH") {
+                return self.unsupported("MATCH");
             } else {
                 return Ok(left);
             }

@@ -15,7 +15,11 @@ impl Parser<'_> {
             return Ok(self.node(NodeKind::Unary(Unary::Negate, operand), at));
         }
         if self.eat("+") {
-            return self.unary();
+            let operand = self.unary()?;
+            return Ok(match self.is_sqlite() {
+                true => self.node(NodeKind::Unary(Unary::Plus, Box::new(operand)), at),
+                false => operand,
+            });
         }
         if self.eat("~") {
             let operand = Box::new(self.unary()?);
@@ -108,16 +112,17 @@ impl Parser<'_> {
         let at = self.at();
         self.expect("(")?;
         if self.begins_query() {
-            // `((SELECT ..) / 2)` is no query.
+            // `((SELECT 1) + 2)` begins like a query in parentheses, and is none.
             let (begin, params) = (self.pos, self.params);
-            let in_parentheses = self.is_symbol("(");
-            let query = self.query();
-            if self.is_symbol(")") || !in_parentheses {
-                let query = Box::new(query?);
-                self.expect(")")?;
-                return Ok(self.node(NodeKind::Subquery(query), at));
+            let nested = self.is_symbol("(");
+            match self.query() {
+                Ok(query) if !nested || self.is_symbol(")") => {
+                    self.expect(")")?;
+                    return Ok(self.node(NodeKind::Subquery(Box::new(query)), at));
+                }
+                Err(error) if !nested => return Err(error),
+                _ => (self.pos, self.params) = (begin, params),
             }
-            (self.pos, self.params) = (begin, params);
         }
         let mut items = self.list(Self::expr)?;
         self.expect(")")?;

@@ -20,6 +20,7 @@ impl Parser<'_> {
             columns: Vec::new(),
             constraints: Vec::new(),
             without_rowid: false,
+            strict: false,
             like: None,
             query: None,
             collation: None,
@@ -73,7 +74,8 @@ impl Parser<'_> {
                 if self.eat_words(&["WITHOUT", "ROWID"]) {
                     table.without_rowid = true;
                 } else if self.is_word("STRICT") {
-                    return self.unsupported("a STRICT table");
+                    self.advance();
+                    table.strict = true;
                 } else {
                     return Ok(());
                 }

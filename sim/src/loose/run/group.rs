@@ -12,7 +12,9 @@ use crate::loose::eval::{Frame, eval, test};
 use crate::loose::expr::{Aggregate, AggregateKind, Numbers};
 use crate::loose::query::{Grouping, Representative, SortBy};
 use crate::loose::storage::{Choice, Stop, Storage};
-use crate::loose::value::{as_decimal, as_float, compare, mysql_text, round_decimal, sqlite_text};
+use crate::loose::value::{
+    as_decimal, as_float, compare, mysql_text, number_of_text, round_decimal, sqlite_text,
+};
 
 /// One row as an aggregate saw it.
 #[derive(Clone, Debug)]
@@ -219,6 +221,11 @@ impl<'e, S: Storage> Executor<'e, S> {
             Numbers::Dynamic => {
                 let ints: Option<i64> = values.clone().try_fold(0_i64, |sum, value| match value {
                     Value::Int(i) => sum.checked_add(*i),
+                    // A text that is an integer counts as one.
+                    Value::Text(text) => match number_of_text(text) {
+                        (Value::Int(i), true) => sum.checked_add(i),
+                        _ => None,
+                    },
                     _ => None,
                 });
                 match ints {

@@ -28,7 +28,13 @@ impl<'e, S: Storage> Executor<'e, S> {
         strict: bool,
         row: usize,
     ) -> Result<Value, Stop> {
-        Ok(store(&table.columns[column], value, strict, row)?)
+        Ok(store(
+            &table.columns[column],
+            value,
+            strict,
+            row,
+            self.dialect,
+        )?)
     }
 
     /// `NOT NULL` and `CHECK`. `false` if the row is to be skipped.
@@ -41,6 +47,10 @@ impl<'e, S: Storage> Executor<'e, S> {
         strict: bool,
         number: usize,
     ) -> Result<bool, Stop> {
+        if self.dialect == Dialect::Sqlite {
+            self.generate(table, values)?;
+            check_types(table, values)?;
+        }
         for (c, column) in table.columns.iter().enumerate() {
             let Some(declared) = column.not_null else {
                 continue;
@@ -95,6 +105,28 @@ impl<'e, S: Storage> Executor<'e, S> {
             return Err(self.storage.refuse(action, error));
         }
         Ok(true)
+    }
+
+    /// Computes the generated columns. One may be over another one, whichever comes first.
+    fn generate(&mut self, table: &Table, values: &mut [Value]) -> Result<(), Stop> {
+        let generated = table
+            .columns
+            .iter()
+            .filter(|c| c.generated.is_some())
+            .count();
+        for _ in 0..generated {
+            for (c, column) in table.columns.iter().enumerate() {
+                if let Some(expr) = &column.generated {
+                    let tuple = Tuple {
+                        values: (&*values).into(),
+                        rowid: 0,
+                    };
+                    let value = self.value_of_row(expr, tuple)?;
+                    values[c] = self.stored(table, c, value, true, 1)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_failed(&self, table: &Table, check: &Check) -> DbError {
@@ -199,6 +231,8 @@ impl<'e, S: Storage> Executor<'e, S> {
         if !self.check(table, &mut values, &given, change.or, strict, change.number)? {
             return Ok(None);
         }
+        let generated = |c: &usize| table.columns[*c].generated.is_some();
+        changed.extend((0..values.len()).filter(generated));
         let rowid = Some(rowid);
         Ok(Some((NewRow { values, rowid }, changed)))
     }
@@ -452,4 +486,36 @@ fn table_of(kind: &RangeKind) -> &Arc<Table> {
         RangeKind::Table(table) => table,
         _ => panic!("only stored tables are changed"),
     }
+}
+
+/// The types of the values of a `STRICT` table ("STRICT Tables", section 2).
+fn check_types(table: &Table, values: &[Value]) -> Result<(), Stop> {
+    if !table.strict {
+        return Ok(());
+    }
+    for (c, (column, value)) in table.columns.iter().zip(values).enumerate() {
+        let name = column.ty.name().to_ascii_uppercase();
+        let fits = match (name.as_str(), value) {
+            (_, Value::Null) | ("ANY", _) => true,
+            ("INT" | "INTEGER", Value::Int(_)) => true,
+            ("REAL", Value::Float(_)) => true,
+            ("TEXT", Value::Text(_)) => true,
+            ("BLOB", Value::Bytes(_)) => true,
+            _ => table.rowid_alias == Some(c),
+        };
+        if !fits {
+            let class = match value {
+                Value::Int(_) => "INT",
+                Value::Float(_) => "REAL",
+                Value::Bytes(_) => "BLOB",
+                _ => "TEXT",
+            };
+            let message = format!(
+                "cannot store {class} value in {name} column {}.{}",
+                table.name, column.name
+            );
+            return Err(errors::sqlite(3091, message).into());
+        }
+    }
+    Ok(())
 }
