@@ -179,8 +179,14 @@ impl Run {
                     Some(name) => ("query ", name),
                     None => ("", what),
                 };
-                let id = self.server.db.connection_id(self.server.sessions[name]);
                 let admin = self.server.session("ADM");
+                // Connections are numbered in the order in which they were made.
+                let own = self.server.send(admin, "select connection_id()");
+                let Outcome::Done(Ok(reply)) = own else {
+                    panic!("the connection has no number: {own:?}")
+                };
+                let first = reply.rows[0][0].as_int().expect("it is a number") - i64::from(admin.0);
+                let id = first + i64::from(self.server.sessions[name].0);
                 self.server.send(admin, &format!("kill {query}{id}"));
                 self.events.push(format!("KILL {what}"));
                 self.settle("last");

@@ -29,10 +29,6 @@ const LISTED: &[(&str, &str)] = &[
         "delete from l2 where u=10 or a=2",
         "two indexes are not merged (index_merge)",
     ),
-    (
-        "mariadb-10.11@rc update l set n=99 where id in (select id from l where s=20)",
-        "MariaDB 10.11 turns it into an update of two tables, and locks what that reads",
-    ),
 ];
 
 const FIXTURE_L: &[&str] = &[
@@ -140,6 +136,25 @@ fn statements_lock_what_they_lock_on_the_servers() {
     report("footprints", rows.len(), &failed, LISTED);
 }
 
+/// Rows of random statements (`innodb/observe.py`). Those that differ are listed, each with a reason.
+#[test]
+fn random_statements_lock_what_they_lock_on_the_servers() {
+    let (fixtures, rows) = parse(include_str!("innodb/random.txt"));
+    let listed = include_str!("innodb/random-differs.txt").lines();
+    let listed: Vec<(&str, &str)> = listed.filter_map(|line| line.split_once('\t')).collect();
+    let failed = differing(&fixtures, &rows);
+    report("random footprints", rows.len(), &failed, &listed);
+}
+
+fn differing(fixtures: &BTreeMap<String, Vec<String>>, rows: &[Row]) -> Vec<(String, String)> {
+    let compared = rows.iter().filter_map(|row| {
+        let difference = run(fixtures, row).err()?;
+        let name = format!("{} {}: {}", row.target, row.fixture, row.sql);
+        Some((name, difference))
+    });
+    compared.collect()
+}
+
 /// Rows that were observed elsewhere, in the format of `innodb/footprints.txt`; a line `fixture NAME SQL; SQL`
 /// adds a set-up.
 #[test]
@@ -148,14 +163,6 @@ fn rows_of_a_file() {
     let path = std::env::var("ROWS").expect("ROWS=file");
     let text = std::fs::read_to_string(path).expect("the file is readable");
     let (fixtures, rows) = parse(&text);
-    let mut failed = Vec::new();
-    for row in &rows {
-        if let Err(difference) = run(&fixtures, row) {
-            failed.push((
-                format!("{} {}: {}", row.target, row.fixture, row.sql),
-                difference,
-            ));
-        }
-    }
+    let failed = differing(&fixtures, &rows);
     report("footprints", rows.len(), &failed, &[]);
 }

@@ -315,6 +315,8 @@ pub struct KeyCondition {
     pub constant: bool,
     /// Which conjunct it stems from: its place in [`Source::filter`], or `None` for one of `ON`.
     pub conjunct: Option<usize>,
+    /// For `op = Or`: the arms, each some comparisons that all hold, with the numbers of their operands.
+    pub arms: Vec<Vec<(KeyOp, usize)>>,
 }
 
 /// How an index key is compared.
@@ -340,6 +342,8 @@ pub enum KeyOp {
     Ne,
     /// `IS NOT NULL`; no operand.
     IsNotNull,
+    /// Comparisons of one column, joined by `OR`: see [`KeyCondition::arms`].
+    Or,
     /// `LIKE 'prefix%'`; the operand is the pattern.
     Like,
 }

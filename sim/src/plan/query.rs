@@ -126,6 +126,8 @@ pub struct Rerun {
     pub outer: Ways,
     /// The ways to the rows that have one value in the column.
     pub lookup: Ways,
+    /// No two rows have the same value in the column.
+    pub unique: bool,
 }
 
 /// One entry of the range table.

@@ -11,13 +11,15 @@
 //! Hints restrict the candidates. If rows are wanted in an order, the direction of the scan follows it
 //! where the index has that order, and a scan of the whole table takes the index that has it.
 
-use super::impossible;
-use super::range::{Bound, like_prefix, ranges};
+use super::range::{Bound, KeyRange, like_prefix, ranges};
 use super::shape::{IndexShape, Shape};
 use super::store::Store;
+use super::{cost, impossible};
+use crate::loose::catalog::TableId;
 use crate::loose::expr::{Comparison, Expr};
 use crate::loose::query::{
-    Body, From, HintKind, Join, KeyCondition, KeyOp, RangeEntry, RangeKind, SortBy, SortKey,
+    Body, From, HintKind, Join, KeyCondition, KeyOp, Query, RangeEntry, RangeKind, SortBy, SortKey,
+    SubPlan,
 };
 use crate::loose::storage::{Access, Choice, Purpose, SourcePlan};
 use crate::loose::types::{Collation, DeclaredType};
@@ -34,6 +36,8 @@ struct Candidate {
     unique: bool,
     /// How many rows the index has in that part.
     rows: usize,
+    /// What the way costs, if all its values are known.
+    cost: Option<u64>,
 }
 
 /// What kind of access a candidate is, for the order of joins.
@@ -133,11 +137,12 @@ fn rank(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Rank 
         .filter(|b| b.values.is_some())
         .cloned()
         .collect();
-    let known = candidates(store, shape, &plan.source.range[entry], &constants);
-    if known.iter().any(|c| c.unique) && plan.purposes[entry] == Purpose::Read {
+    let reads = plan.purposes[entry] == Purpose::Read;
+    let known = candidates(store, shape, &plan.source.range[entry], &constants, reads);
+    if known.iter().any(|c| c.unique) && reads {
         return Rank::Constant;
     }
-    let all = candidates(store, shape, &plan.source.range[entry], &bounds);
+    let all = candidates(store, shape, &plan.source.range[entry], &bounds, reads);
     let unique = all.iter().any(|c| c.unique);
     let reference = all.iter().any(|c| c.equalities > 0);
     match (unique, reference, all.is_empty()) {
@@ -155,6 +160,8 @@ fn usable(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec
         return Vec::new();
     };
     let mut bounds = Vec::new();
+    let tests_rows =
+        store.flavour.tests_subselects_by_row() && plan.purposes[entry] != Purpose::Read;
     let late = store.flavour.derives_late() && plan.purposes[entry] != Purpose::Read;
     for (at, condition) in range.conditions.iter().enumerate() {
         let Some(column) = condition.column else {
@@ -162,6 +169,8 @@ fn usable(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec
         };
         // The rows of a sub-select that is run once can be looked up one by one.
         let known = condition.subselect.as_ref().is_none_or(|plan| plan.once);
+        let by_row = |plan: &SubPlan| tests_rows && !reads_table(&plan.query, table.id);
+        let known = known && !condition.subselect.as_deref().is_some_and(by_row);
         let fits = condition.uses & !bound == 0
             && known
             && !(late && condition.operands.iter().any(reads_derived))
@@ -181,10 +190,23 @@ fn usable(store: &Store, plan: &SourcePlan<'_>, entry: usize, bound: u64) -> Vec
                     .and_then(|c| c.get(at))
                     .cloned()
                     .flatten(),
+                arms: condition.arms.clone(),
             });
         }
     }
     bounds
+}
+
+/// Whether a query has a table in its `FROM`.
+pub(super) fn reads_table(query: &Query, table: TableId) -> bool {
+    match &query.body {
+        Body::Select(select) => select
+            .source
+            .range
+            .iter()
+            .any(|entry| matches!(&entry.kind, RangeKind::Table(read) if read.id == table)),
+        Body::Values(_) | Body::Set { .. } => false,
+    }
 }
 
 /// Whether an operand is a sub-select over a derived table.
@@ -264,6 +286,7 @@ fn candidates(
     shape: &Shape,
     entry: &RangeEntry,
     bounds: &[Bound],
+    reads: bool,
 ) -> Vec<Candidate> {
     let (allowed, _) = allowed(shape, entry);
     let mut found = Vec::new();
@@ -300,19 +323,32 @@ fn candidates(
             .filter(|b| conditions.contains(&b.condition))
             .cloned()
             .collect();
+        let known = chosen.iter().all(|b| b.values.is_some());
         let rows = if unique {
             1
-        } else if chosen.iter().all(|b| b.values.is_some()) {
-            count(store, shape, of, &chosen)
+        } else if known {
+            count(store, shape, of, &chosen).0
         } else {
             1 + store.records(of.id).iter().count() / 4
         };
+        let cost = known.then(|| {
+            let (rows, ranges) = count(store, shape, of, &chosen);
+            let way = cost::Way {
+                clustered: index == 0,
+                covering: reads && is_covered(shape, of, entry),
+                by_equality: reads && chosen.iter().all(|b| b.op != KeyOp::In && !bounds_range(b)),
+                rows: rows as u64,
+                ranges: ranges as u64,
+            };
+            cost::of_way(store.flavour.server, way)
+        });
         found.push(Candidate {
             index,
             conditions,
             equalities,
             unique,
             rows,
+            cost,
         });
     }
     found
@@ -320,7 +356,8 @@ fn candidates(
 
 fn bounds_range(bound: &Bound) -> bool {
     match bound.op {
-        KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge | KeyOp::In | KeyOp::IsNotNull => true,
+        KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge | KeyOp::In | KeyOp::Or => true,
+        KeyOp::IsNotNull => true,
         KeyOp::Like => bound
             .values
             .as_ref()
@@ -330,14 +367,15 @@ fn bounds_range(bound: &Bound) -> bool {
     }
 }
 
-fn count(store: &Store, shape: &Shape, index: &IndexShape, bounds: &[Bound]) -> usize {
+/// How many rows are expected, at least one for each range, and how many ranges there are.
+fn count(store: &Store, shape: &Shape, index: &IndexShape, bounds: &[Bound]) -> (usize, usize) {
     let ranges = ranges(shape, index, bounds, false);
-    let records = store.records(index.id).iter();
-    records
-        .filter(|(key, record)| {
-            !record.newest.deleted && ranges.iter().any(|range| range.contains(key))
-        })
-        .count()
+    let rows_of = |range: &KeyRange| {
+        let records = store.records(index.id).iter();
+        let inside = records.filter(|(key, r)| !r.newest.deleted && range.contains(key));
+        inside.count().max(1)
+    };
+    (ranges.iter().map(rows_of).sum(), ranges.len())
 }
 
 /// How one table is read, and whether its rows come in the wanted order.
@@ -356,24 +394,21 @@ fn table_access(
         return (Access::all(), false);
     };
     let bounds = usable(store, plan, entry, bound);
-    let ways = candidates(store, shape, range, &bounds);
     let reads = plan.purposes[entry] == Purpose::Read;
+    let ways = candidates(store, shape, range, &bounds, reads);
     let (allowed, forced) = allowed(shape, range);
     let all = store
         .records(shape.clustered().id)
         .iter()
         .filter(|(_, r)| !r.newest.deleted)
         .count();
-    let worth = |c: &&Candidate| {
-        store.flavour.reads_ranges_of_all_rows()
-            || forced
-            || !is_costly(c, all, &bounds)
-            || is_covered(shape, &shape.indexes[c.index], range)
-    };
-    let best = ways
-        .iter()
-        .filter(worth)
-        .min_by_key(|c| (!c.unique, c.rows, c.index != 0, c.equalities == 0, c.index));
+    let server = store.flavour.server;
+    let whole = cost::of_table(server, all as u64, plan.limit);
+    let worth = |c: &&Candidate| forced || (reads && c.unique) || c.cost.is_none_or(|c| c < whole);
+    let best = ways.iter().filter(worth).min_by_key(|c| {
+        let order = (c.rows, c.index != 0, c.equalities == 0, c.index);
+        (!(c.unique && (reads || c.cost.is_none())), c.cost, order)
+    });
     let covers = |index: usize| is_covered(shape, &shape.indexes[index], range);
     let in_order = |index: usize, equalities: usize| {
         let fixed = |column: usize| {
@@ -386,10 +421,13 @@ fn table_access(
     let ordered_scan = |index: &&usize| wants_order && in_order(**index, 0).is_some();
     let sorts_for_limit = |way: &&Candidate| {
         wants_order
-            && plan.limit.is_some()
             && !forced
             && way.equalities == 0
             && in_order(way.index, 0).is_none()
+            && plan.limit.is_some_and(|limit| {
+                let ordered = cost::of_ordered_index(server, limit, way.rows as u64, all as u64);
+                way.cost.is_none_or(|cost| ordered < cost)
+            })
             && allowed.iter().any(|i| ordered_scan(&i))
     };
     if let Some(way) = best.filter(|way| !sorts_for_limit(way)) {
@@ -402,22 +440,21 @@ fn table_access(
             .iter()
             .filter(|b| shape.indexes[way.index].columns.contains(&b.column) && b.values.is_some());
         // All records of an index that has all columns: it is read from end to end.
-        if reads
-            && way.equalities == 0
-            && way.index != 0
-            && way.rows >= all
-            && covers(way.index)
-            && store.flavour.reads_ranges_of_all_rows()
-            && order.is_none()
-            && !store.flavour.is_mariadb()
+        if let Some(index) = shortest_covering(shape, range, &allowed)
+            && reads
+            && !way.unique
         {
-            let access = Access {
-                index: shape.indexes[way.index].declared,
-                conditions: Vec::new(),
-                reverse: false,
-                lookup: false,
-            };
-            return (access, false);
+            let scan = cost::of_covering_index(server, index == 0, all as u64);
+            let whole = wants_order.then(|| in_order(index, 0)).flatten();
+            if way.cost.is_some_and(|cost| scan < cost) && whole.is_some() == order.is_some() {
+                let access = Access {
+                    index: shape.indexes[index].declared,
+                    conditions: Vec::new(),
+                    reverse: whole == Some(true),
+                    lookup: index == 0,
+                };
+                return (access, whole.is_some());
+            }
         }
         let mut conditions = way.conditions.clone();
         conditions.extend(
@@ -440,7 +477,7 @@ fn table_access(
             let order = in_order(*index, 0);
             let few = plan.limit.is_some_and(|limit| limit <= 1)
                 || (plan.limit.is_some() && store.flavour.sorts_by_index_for_any_limit());
-            let worth = *index == 0 || covers(*index) || (few && !forced);
+            let worth = *index == 0 || covers(*index) || few;
             if let Some(reverse) = order.filter(|_| worth) {
                 let access = Access {
                     index: shape.indexes[*index].declared,
@@ -452,13 +489,8 @@ fn table_access(
             }
         }
     }
-    let covering = allowed
-        .iter()
-        .copied()
-        .filter(|i| *i != 0 && reads && covers(*i))
-        .min_by_key(|i| (shape.indexes[*i].columns.len(), *i));
-    let forced_index = allowed.first().copied().filter(|i| forced && *i != 0);
-    let index = covering.or(forced_index).unwrap_or(0);
+    let covering = shortest_covering(shape, range, &allowed);
+    let index = covering.filter(|_| reads).unwrap_or(0);
     let access = Access {
         index: shape.indexes[index].declared,
         conditions: Vec::new(),
@@ -468,20 +500,11 @@ fn table_access(
     (access, false)
 }
 
-/// Whether a scan of the whole table is cheaper: through a secondary index as many rows would be looked
-/// up, or the clustered index would be entered for almost every row.
-fn is_costly(way: &Candidate, all: usize, bounds: &[Bound]) -> bool {
-    let values = bounds
-        .iter()
-        .filter(|b| b.op == KeyOp::In && way.conditions.contains(&b.condition))
-        .filter_map(|b| b.values.as_ref().map(Vec::len))
-        .max()
-        .unwrap_or(1);
-    if way.index == 0 {
-        values >= 3 && values + 1 >= all
-    } else {
-        !way.unique && way.equalities == 0 && way.rows >= all && all > 0
-    }
+/// The index to read from end to end that has all columns that are read: a secondary one if there is any.
+fn shortest_covering(shape: &Shape, entry: &RangeEntry, allowed: &[usize]) -> Option<usize> {
+    let covers = |i: &usize| is_covered(shape, &shape.indexes[*i], entry);
+    let covering = allowed.iter().copied().filter(covers);
+    covering.min_by_key(|i| (*i == 0, shape.indexes[*i].columns.len(), *i))
 }
 
 /// Whether the conditions of a way make one range: only then an index's order holds beyond the column.

@@ -91,11 +91,6 @@ impl InnoDb {
         }
     }
 
-    /// The number by which a session is known to clients: its `CONNECTION_ID()`.
-    pub fn connection_id(&self, session: SessionId) -> i64 {
-        super::host::connection_id(session)
-    }
-
     /// What kind of thing a session waits for.
     pub fn waits_for(&self, session: SessionId) -> Option<Waiting> {
         let flight = self.store.session(session).flight.as_ref()?;

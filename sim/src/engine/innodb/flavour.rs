@@ -132,6 +132,11 @@ impl Flavour {
         self.is_mariadb()
     }
 
+    /// `UPDATE` and `DELETE` of one table test `IN (SELECT ..)` row by row, and do not look rows up by it.
+    pub fn tests_subselects_by_row(self) -> bool {
+        self.server == Server::MariaDb1011
+    }
+
     /// Locking a record that one has written oneself makes its implicit lock explicit.
     pub fn own_record_becomes_explicit(self) -> bool {
         !self.is_mariadb()
@@ -181,6 +186,11 @@ impl Flavour {
     /// Locking reads and changes open the read view as well.
     pub fn locking_read_opens_view(self, level: Isolation) -> bool {
         self.snapshot_isolation && level == Isolation::Serializable
+    }
+
+    /// A record past the end of a range that is read backwards is looked up in the clustered index.
+    pub fn looks_up_past_reverse(self) -> bool {
+        self.is_mariadb()
     }
 
     /// A whole small table is read through an index that has the wanted order for any `LIMIT`; otherwise for

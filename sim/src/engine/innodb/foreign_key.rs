@@ -95,10 +95,8 @@ impl Store {
         if !self.flavour.checks_foreign_keys_first() || shape.table.foreign_keys.is_empty() {
             return Ok(());
         }
-        for (at, index) in shape.indexes.iter().enumerate() {
-            if old.is_none_or(|old| shape.key(index, old) != shape.key(index, row)) {
-                self.check_parents(session, shape, at, row)?;
-            }
+        for at in 0..shape.indexes.len() {
+            self.check_parents(session, shape, at, old, row)?;
         }
         Ok(())
     }
@@ -115,14 +113,16 @@ impl Store {
         if self.flavour.checks_foreign_keys_first() {
             return Ok(());
         }
-        self.check_parents(session, shape, at, row)
+        self.check_parents(session, shape, at, None, row)
     }
 
+    /// The parents of a row, as far as index `at` is for them; not those that it had before.
     fn check_parents(
         &mut self,
         session: SessionId,
         shape: &Shape,
         at: usize,
+        old: Option<&Row>,
         row: &Row,
     ) -> Result<(), Obstacle> {
         if !self.session(session).settings.foreign_keys {
@@ -131,6 +131,10 @@ impl Store {
         let table = std::sync::Arc::clone(&shape.table);
         for key in &table.foreign_keys {
             if supporting(shape, &key.columns).map(|(at, _)| at) != Some(at) {
+                continue;
+            }
+            let same = |old: &Row| key.columns.iter().all(|c| old[*c] == row[*c]);
+            if old.is_some_and(same) {
                 continue;
             }
             let values: Vec<Value> = key.columns.iter().map(|c| row[*c].clone()).collect();
@@ -368,6 +372,7 @@ impl Store {
             new: changed,
             progress: Progress {
                 base: progress.base,
+                cascaded: true,
                 ..Progress::default()
             },
         }));

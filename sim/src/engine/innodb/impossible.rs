@@ -48,6 +48,7 @@ fn known(plan: &SourcePlan<'_>, number: usize, entry: &RangeEntry) -> Vec<Bound>
                 column,
                 op: condition.op,
                 values: Some(values),
+                arms: condition.arms.clone(),
             });
         }
     }
@@ -70,7 +71,8 @@ fn excludes(shape: &Shape, bounds: &[Bound], column: usize) -> bool {
         return !takes_null || of.iter().any(also);
     }
     let null = |b: &Bound| {
-        !matches!(b.op, KeyOp::Is | KeyOp::IsNotNull) && part(b).is_some_and(|p| p.is_null())
+        !matches!(b.op, KeyOp::Is | KeyOp::IsNotNull | KeyOp::Or)
+            && part(b).is_some_and(|p| p.is_null())
     };
     if of.iter().any(|b| null(b) && b.op != KeyOp::In) {
         return true;
@@ -104,6 +106,9 @@ fn excludes(shape: &Shape, bounds: &[Bound], column: usize) -> bool {
 /// Whether a value passes a condition.
 pub(super) fn passes(shape: &Shape, bound: &Bound, candidate: &Part) -> bool {
     let collation = shape.table.columns[bound.column].collation;
+    if bound.op == KeyOp::Or {
+        return bound.any_arm(|arm| passes(shape, arm, candidate));
+    }
     let values = bound.values.as_deref().unwrap_or(&[]);
     let mut parts = values
         .iter()
@@ -117,6 +122,6 @@ pub(super) fn passes(shape: &Shape, bound: &Bound, candidate: &Part) -> bool {
         KeyOp::Ne => parts.next().is_none_or(|part| *candidate != part),
         KeyOp::IsNull => candidate.is_null(),
         KeyOp::IsNotNull => !candidate.is_null(),
-        KeyOp::Like => true,
+        KeyOp::Like | KeyOp::Or => true,
     }
 }

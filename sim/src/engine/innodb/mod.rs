@@ -16,7 +16,9 @@
 pub mod access;
 mod alter;
 pub mod catalog;
+mod change;
 mod control;
+mod cost;
 mod create;
 mod database;
 mod ddl;

@@ -99,6 +99,31 @@ pub struct Bound {
     pub op: KeyOp,
     /// What with.
     pub values: Option<Vec<Value>>,
+    /// Of [`KeyOp::Or`]: see [`KeyCondition::arms`](crate::loose::query::KeyCondition::arms).
+    pub arms: Vec<Vec<(KeyOp, usize)>>,
+}
+
+impl Bound {
+    /// Its arms as conditions; itself, if it is none of [`KeyOp::Or`].
+    fn alternatives(&self) -> Vec<Vec<Bound>> {
+        let values = self.values.as_deref().unwrap_or(&[]);
+        let bound = |(op, at): &(KeyOp, usize)| Bound {
+            condition: self.condition,
+            column: self.column,
+            op: *op,
+            values: values.get(*at).map(|value| vec![value.clone()]),
+            arms: Vec::new(),
+        };
+        let arm = |arm: &Vec<(KeyOp, usize)>| arm.iter().map(bound).collect();
+        self.arms.iter().map(arm).collect()
+    }
+
+    /// Whether one of its arms passes.
+    pub(super) fn any_arm(&self, passes: impl Fn(&Bound) -> bool) -> bool {
+        self.alternatives()
+            .iter()
+            .any(|arm| arm.iter().all(&passes))
+    }
 }
 
 /// A condition on a column of an index.
@@ -110,30 +135,41 @@ pub struct Filter {
     pub op: KeyOp,
     /// What with.
     pub parts: Vec<Part>,
+    /// See [`Bound::arms`].
+    pub arms: Vec<Vec<(KeyOp, usize)>>,
 }
 
 impl Filter {
     /// Whether a key passes.
     pub(super) fn passes(&self, key: &Key) -> bool {
         let field = &key.0[self.field];
-        let first = self.parts.first();
-        let compares = |wanted: fn(Ordering) -> bool| {
-            !field.is_null() && first.is_some_and(|part| wanted(field.cmp(part)))
-        };
-        match self.op {
-            KeyOp::Eq => compares(Ordering::is_eq),
-            KeyOp::Lt => compares(Ordering::is_lt),
-            KeyOp::Le => compares(Ordering::is_le),
-            KeyOp::Gt => compares(Ordering::is_gt),
-            KeyOp::Ge => compares(Ordering::is_ge),
-            KeyOp::Ne => compares(Ordering::is_ne),
-            KeyOp::In => !field.is_null() && self.parts.contains(field),
-            KeyOp::Is => first == Some(field),
-            KeyOp::IsNull => field.is_null(),
-            KeyOp::IsNotNull => !field.is_null(),
-            // Tested on the row.
-            KeyOp::Like => true,
+        if self.op == KeyOp::Or {
+            let holds = |(op, at): &(KeyOp, usize)| test(*op, field, &self.parts[*at..=*at]);
+            return self.arms.iter().any(|arm| arm.iter().all(holds));
         }
+        test(self.op, field, &self.parts)
+    }
+}
+
+/// Whether a field passes a comparison.
+fn test(op: KeyOp, field: &Part, parts: &[Part]) -> bool {
+    let first = parts.first();
+    let compares = |wanted: fn(Ordering) -> bool| {
+        !field.is_null() && first.is_some_and(|part| wanted(field.cmp(part)))
+    };
+    match op {
+        KeyOp::Eq => compares(Ordering::is_eq),
+        KeyOp::Lt => compares(Ordering::is_lt),
+        KeyOp::Le => compares(Ordering::is_le),
+        KeyOp::Gt => compares(Ordering::is_gt),
+        KeyOp::Ge => compares(Ordering::is_ge),
+        KeyOp::Ne => compares(Ordering::is_ne),
+        KeyOp::In => !field.is_null() && parts.contains(field),
+        KeyOp::Is => first == Some(field),
+        KeyOp::IsNull => field.is_null(),
+        KeyOp::IsNotNull => !field.is_null(),
+        // Tested on the row.
+        KeyOp::Like | KeyOp::Or => true,
     }
 }
 
@@ -148,7 +184,7 @@ pub(super) fn like_prefix(pattern: &Value) -> Option<String> {
 pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool) -> Vec<KeyRange> {
     let mut prefixes: Vec<Vec<Part>> = vec![Vec::new()];
     let mut exact = true;
-    let mut ends: BTreeMap<Vec<Part>, Ends> = BTreeMap::new();
+    let mut ends: BTreeMap<Vec<Part>, Vec<Ends>> = BTreeMap::new();
     for (at, (column, collation)) in index.columns.iter().zip(&index.collations).enumerate() {
         // A whole unique key: what comes behind it does not narrow the range.
         let whole = index.unique && at == index.declared_columns;
@@ -200,10 +236,12 @@ pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool
         if of.next().is_some() {
             exact = false;
             for prefix in &prefixes {
-                let these = bounds.iter().filter(|b| b.column == *column);
-                if let Some(range) = column_range(prefix, these, nullable, &part) {
-                    ends.insert(prefix.clone(), range);
+                let these: Vec<&Bound> = bounds.iter().filter(|b| b.column == *column).collect();
+                let mut ranges = column_ranges(prefix, &these, nullable, &part);
+                for range in &mut ranges {
+                    extend(shape, index, bounds, prefix.len() + 1, range);
                 }
+                ends.insert(prefix.clone(), ranges);
             }
         }
         break;
@@ -218,8 +256,11 @@ pub fn ranges(shape: &Shape, index: &IndexShape, bounds: &[Bound], reverse: bool
         };
         prefixes.into_iter().map(range).collect()
     } else {
-        let range = |(low, high)| KeyRange::Between { low, high };
-        ends.into_values().map(range).collect()
+        let range = |(low, high): Ends| match (low, high) {
+            (Some((from, true)), Some((to, true))) if from == to => KeyRange::Exact(from),
+            (low, high) => KeyRange::Between { low, high },
+        };
+        ends.into_values().flatten().map(range).collect()
     };
     if reverse {
         ranges.reverse();
@@ -232,6 +273,86 @@ type End = (Vec<Part>, bool);
 
 /// The lower and the upper end.
 type Ends = (Option<End>, Option<End>);
+
+/// The ranges of one column behind a prefix, ascending; those that meet are one.
+fn column_ranges(
+    prefix: &[Part],
+    bounds: &[&Bound],
+    nullable: bool,
+    part: &impl Fn(&Value) -> Part,
+) -> Vec<Ends> {
+    let (unions, plain): (Vec<&Bound>, Vec<&Bound>) =
+        bounds.iter().partition(|b| b.op == KeyOp::Or);
+    let mut choices: Vec<Vec<Bound>> = vec![plain.into_iter().cloned().collect()];
+    for union in unions {
+        let with = |known: &Vec<Bound>| {
+            let arms = union.alternatives().into_iter();
+            let longer = arms.map(|arm| known.iter().cloned().chain(arm).collect());
+            longer.collect::<Vec<Vec<Bound>>>()
+        };
+        choices = choices.iter().flat_map(with).collect();
+    }
+    let mut ranges: Vec<Ends> = Vec::new();
+    for choice in &choices {
+        let equal = |b: &&Bound| b.op == KeyOp::Eq;
+        // An equality is a range with one value.
+        let mut both = choice.clone();
+        for bound in choice.iter().filter(equal) {
+            for op in [KeyOp::Ge, KeyOp::Le] {
+                both.push(Bound {
+                    op,
+                    ..bound.clone()
+                });
+            }
+        }
+        let range = column_range(prefix, both.iter(), nullable, part);
+        ranges.extend(range.filter(|(low, high)| !is_empty(low, high)));
+    }
+    ranges.sort_by(|(a, _), (b, _)| a.as_ref().map(low_key).cmp(&b.as_ref().map(low_key)));
+    let mut merged: Vec<Ends> = Vec::new();
+    for (low, high) in ranges {
+        match merged.last_mut() {
+            Some((_, end)) if meets(end, &low) => {
+                if ends_later(&high, end) {
+                    *end = high;
+                }
+            }
+            _ => merged.push((low, high)),
+        }
+    }
+    merged
+}
+
+/// Lower ends in their order: an inclusive one comes first.
+fn low_key((parts, inclusive): &End) -> (&[Part], bool) {
+    (parts, !inclusive)
+}
+
+/// Whether the wrong end comes first.
+fn is_empty(low: &Option<End>, high: &Option<End>) -> bool {
+    match (low, high) {
+        (Some((low, from)), Some((high, to))) if low.len() == high.len() => {
+            low > high || (low == high && !(*from && *to))
+        }
+        _ => false,
+    }
+}
+
+/// Whether a range that begins at `low` meets one that ends at `high`.
+fn meets(high: &Option<End>, low: &Option<End>) -> bool {
+    match (high, low) {
+        (Some((high, to)), Some((low, from))) => low < high || (low == high && (*to || *from)),
+        _ => true,
+    }
+}
+
+fn ends_later(one: &Option<End>, other: &Option<End>) -> bool {
+    match (one, other) {
+        (_, None) => false,
+        (None, _) => true,
+        (Some((one, to)), Some((other, end))) => one > other || (one == other && *to && !*end),
+    }
+}
 
 /// The range of one column behind a prefix; `None` if nothing is in it.
 fn column_range<'b>(
@@ -279,6 +400,49 @@ fn column_range<'b>(
     Some((low.or_else(|| open.clone()), high.or(open)))
 }
 
+/// An end that is in the range goes on with the ends of the columns behind.
+fn extend(shape: &Shape, index: &IndexShape, bounds: &[Bound], behind: usize, range: &mut Ends) {
+    let (low, high) = range;
+    for (column, collation) in index.columns.iter().zip(&index.collations).skip(behind) {
+        let of = bounds.iter().filter(|b| b.column == *column);
+        let part = |value: &Value| value_part(shape, *column, value, *collation);
+        let equal = |b: &Bound| {
+            matches!(b.op, KeyOp::Eq) && b.values.as_ref().is_some_and(|v| v.len() == 1)
+        };
+        let mut ends: Ends = (None, None);
+        if let Some(bound) = of.clone().find(|b| equal(b)) {
+            let end = bound
+                .values
+                .iter()
+                .flatten()
+                .map(|v| (vec![part(v)], true))
+                .next();
+            ends = (end.clone(), end);
+        } else if let Some((from, to)) = column_range(&[], of, false, &part) {
+            ends = (from, to);
+        }
+        let grow = |end: &mut Option<End>, by: Option<End>| match (end, by) {
+            (Some((parts, inclusive @ true)), Some((more, included))) => {
+                parts.extend(more);
+                *inclusive = included;
+                true
+            }
+            _ => false,
+        };
+        let grown = (grow(low, ends.0), grow(high, ends.1));
+        if grown == (false, false) {
+            break;
+        }
+        if !grown.0
+            && let Some((_, inclusive)) = low
+            && *inclusive
+        {
+            // What is behind is open at this end.
+            break;
+        }
+    }
+}
+
 /// A value as a part of a key that has the column.
 pub(super) fn value_part(
     shape: &Shape,
@@ -315,6 +479,7 @@ pub fn filters(shape: &Shape, index: &IndexShape, bounds: &[Bound]) -> Vec<Filte
             field,
             op: bound.op,
             parts: bound.values.as_ref()?.iter().map(part).collect(),
+            arms: bound.arms.clone(),
         })
     };
     bounds.iter().filter_map(filter).collect()

@@ -149,9 +149,14 @@ impl Plan {
         self.index == 0
     }
 
-    /// Whether a range is read backwards. One that can have one record only is just looked up.
+    /// Whether a range is read backwards. One that can have one record only is just looked up, and so are
+    /// equalities on all columns among several ranges.
     pub(super) fn reverse_in(&self, range: &KeyRange) -> bool {
-        self.reverse && !self.is_unique(range)
+        let whole = match range {
+            KeyRange::Exact(parts) => parts.len() >= self.index_shape().declared_columns,
+            _ => false,
+        };
+        self.reverse && !self.is_unique(range) && !(self.bounded && whole)
     }
 
     /// Whether the range can have one record only.
@@ -466,7 +471,8 @@ impl Store {
             let alone = plan.is_clustered() && plan.is_unique(range);
             return Ok(if alone { Step::RangeEnds } else { Step::Next });
         };
-        if past && plan.tests_index_first && !plan.is_clustered() {
+        let looks = plan.reverse_in(range) && self.flavour.looks_up_past_reverse();
+        if past && plan.tests_index_first && !plan.is_clustered() && !looks {
             self.give_back(session, plan, cursor);
             return Ok(Step::RangeEnds);
         }

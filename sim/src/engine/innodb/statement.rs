@@ -165,6 +165,16 @@ impl Planned {
                 facts.writes = true;
                 facts.ignore = update.or == Some(ConflictAction::Ignore);
                 facts.locks_what_it_reads = update.source.range.len() > 1;
+                facts.reads_itself = update.source.range.iter().any(|entry| {
+                    let RangeKind::Table(table) = &entry.kind else {
+                        return false;
+                    };
+                    let mut of = entry
+                        .conditions
+                        .iter()
+                        .filter_map(|c| c.subselect.as_deref());
+                    of.any(|plan| super::access::reads_table(&plan.query, table.id))
+                });
             }
             PlanKind::Delete(_) => {
                 facts.writes = true;
@@ -344,6 +354,9 @@ impl InnoDb {
             self.store.trx_mut(session).duplicates = true;
         }
         let mut facts = planned.facts;
+        // MariaDB 10.11 makes it an update of two tables.
+        facts.locks_what_it_reads |=
+            facts.reads_itself && self.store.flavour.tests_subselects_by_row();
         facts.alone = alone && !facts.writes;
         let mut handler = Handler {
             store: &mut self.store,

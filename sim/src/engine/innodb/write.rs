@@ -56,6 +56,8 @@ pub struct Progress {
     pub written: bool,
     /// A row of another table that is being changed inside the present step.
     pub child: Option<Box<Child>>,
+    /// It follows a change of its parent, which is not looked for.
+    pub cascaded: bool,
     /// `REPLACE` is deleting the row that is in the way in this index.
     pub replacing: Option<usize>,
 }
@@ -349,7 +351,7 @@ impl Store {
     ) -> Result<(), Obstacle> {
         self.begin(session, progress);
         let mut result = Ok(());
-        if progress.done == 0 {
+        if progress.done == 0 && !progress.cascaded {
             result = self.check_parents_first(session, shape, Some(old), new);
         }
         // Two steps an index: the old record, the new one. The children come first or last.

@@ -158,6 +158,7 @@ impl Finder<'_> {
             uses,
             constant,
             conjunct: self.conjunct,
+            arms: Vec::new(),
         })
     }
 }
@@ -251,7 +252,10 @@ fn of_conjunct(
                 Comparison::Text(*collation),
             ));
         }
-        Expr::Or(items) => out.extend(of_or(&finder, items)),
+        Expr::Or(items) => {
+            let found = of_or(&finder, items).or_else(|| of_ranges(&finder, items));
+            out.extend(found);
+        }
         _ => {}
     }
 }
@@ -278,6 +282,59 @@ fn of_or(finder: &Finder<'_>, items: &[Expr]) -> Option<KeyCondition> {
     }
     let (expr, by) = first?;
     finder.condition(expr, KeyOp::In, operands, by)
+}
+
+/// Comparisons of one column, joined by `OR`: `a < 1 OR a BETWEEN 3 AND 4`.
+fn of_ranges(finder: &Finder<'_>, items: &[Expr]) -> Option<KeyCondition> {
+    let mut arms = Vec::new();
+    let mut operands = Vec::new();
+    let mut known: Option<(&Expr, Comparison)> = None;
+    for item in items {
+        let mut arm = Vec::new();
+        let parts = match item {
+            Expr::And(parts) => &parts[..],
+            one => std::slice::from_ref(one),
+        };
+        for part in parts {
+            for (expr, by, op, value) in comparisons(part)? {
+                match known {
+                    None => known = Some((expr, by)),
+                    Some(same) if same == (expr, by) => {}
+                    Some(_) => return None,
+                }
+                arm.push((op, operands.len()));
+                operands.push(value.clone());
+            }
+        }
+        arms.push(arm);
+    }
+    let (expr, by) = known?;
+    let mut condition = finder.condition(expr, KeyOp::Or, operands, by)?;
+    condition.arms = arms;
+    Some(condition)
+}
+
+/// A comparison as `column, how, operator, value`; `BETWEEN` is two.
+fn comparisons(expr: &Expr) -> Option<Vec<(&Expr, Comparison, KeyOp, &Expr)>> {
+    match expr {
+        Expr::Compare { op, by, sides } => {
+            let op = key_op(*op);
+            let fits = matches!(
+                op,
+                KeyOp::Eq | KeyOp::Lt | KeyOp::Le | KeyOp::Gt | KeyOp::Ge
+            );
+            fits.then(|| vec![(&sides.0, *by, op, &sides.1)])
+        }
+        Expr::Between {
+            parts,
+            by,
+            negated: false,
+        } => Some(vec![
+            (&parts.0, by.0, KeyOp::Ge, &parts.1),
+            (&parts.0, by.1, KeyOp::Le, &parts.2),
+        ]),
+        _ => None,
+    }
 }
 
 fn key_op(op: Compare) -> KeyOp {

@@ -272,7 +272,8 @@ impl<'e, S: Storage> Executor<'e, S> {
         let target = update.targets.first().copied().unwrap_or(0);
         let changed: Vec<usize> = update.set.iter().filter_map(|a| a.column).collect();
         let collect = !single
-            || !sort.is_empty()
+            // With an order, the rows are found first, even if an index gives it.
+            || !update.sort.is_empty()
             || self.storage.collect_first(
                 table_of(&update.source.range[target].kind),
                 &choice.access[target],

@@ -116,6 +116,8 @@ pub struct Chosen {
 pub struct Reckoned {
     /// Which.
     pub chosen: Chosen,
+    /// What it costs until the first row comes.
+    pub startup: f64,
     /// What it costs to get all the rows wanted.
     pub total: f64,
     /// How many rows pass the conditions.
@@ -197,6 +199,7 @@ impl Ways {
                 pathway: chosen.pathway,
                 sorted,
             },
+            startup: chosen.startup,
             total: chosen.total,
             rows,
         }

@@ -38,7 +38,7 @@ pub enum Pathway {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) pathway: Pathway,
-    startup: f64,
+    pub(super) startup: f64,
     pub(super) total: f64,
     rows: f64,
     /// How many keys of the order it gives.

@@ -226,7 +226,14 @@ fn rerun(table: &Table, entry: usize, filter: &[Conjunct], checked: bool) -> Opt
         ..found
     });
     let lookup = ways(table, entry, &others, &[], checked)?;
+    let unique = lookup.list.iter().any(|way| {
+        let index = &table.indexes[way.index];
+        index.unique
+            && index.keys.len() == 1
+            && way.keys.iter().any(|k| k.operand == Expr::Param(0))
+    });
     Some(Rerun {
+        unique,
         conjunct,
         outer,
         lookup,

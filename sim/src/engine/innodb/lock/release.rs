@@ -160,9 +160,16 @@ impl Store {
     }
 
     fn inherit(&mut self, table: TableId, index: &IndexShape, pos: &Pos, lock: &RecordLock) {
-        let end = pos.is_supremum();
+        // Only the same lock is not added twice: a stronger one does not count.
+        let span = if pos.is_supremum() {
+            Span::NextKey
+        } else {
+            Span::Gap
+        };
         let queue = self.locks(index.id, pos);
-        let held = |l: &RecordLock| l.owner == lock.owner && l.covers(lock.mode, Span::Gap, end);
+        let held = |l: &RecordLock| {
+            l.owner == lock.owner && l.mode == lock.mode && l.span == span && !l.waiting
+        };
         if !queue.iter().any(held) {
             self.add_lock(lock.owner, table, index, pos, lock.mode, Span::Gap, false);
         }

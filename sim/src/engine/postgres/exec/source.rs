@@ -15,6 +15,7 @@ use std::rc::Rc;
 use rowlock_model::{Row, Value};
 
 use super::bound::{Around, Bound};
+use super::way::Membership;
 use super::{Exec, Flow, Stop};
 use crate::engine::postgres::{VersionId, compare_values};
 use crate::plan::catalog::Table;
@@ -340,8 +341,9 @@ impl Exec<'_> {
             }
             let keys =
                 usable_keys(&entry.access, &entry.paths, have).filter(|_| !table.is_known_small());
-            if keys.is_none()
-                && !table.is_known_small()
+            let looked_up = input.source.rerun.is_some()
+                && matches!(self.store.membership(input.source), Membership::LookedUp);
+            if ((keys.is_none() && !table.is_known_small()) || looked_up)
                 && let Some(versions) = self.small_list(input, index, table)?
             {
                 self.visible_rows(&versions, None, bound, index, sink)?

@@ -20,6 +20,16 @@ use crate::plan::types::Type;
 /// What it costs to leave each value of a sub-select in once.
 const UNIQUE: f64 = 0.02;
 
+/// What is done with a sub-select that locks rows.
+pub(super) enum Membership {
+    /// It is run for each row that is found in this way.
+    RunAgain(Chosen),
+    /// It is run once, and its values are looked up.
+    LookedUp,
+    /// It is run once, and its values are joined.
+    Other,
+}
+
 /// The table that is read alone, with its place in the range table.
 fn only_table(source: &Source) -> Option<(&Table, usize)> {
     let Some(From::Entry(entry)) = source.from else {
@@ -58,21 +68,33 @@ impl Store {
         ways.sizes(table, self.pages_of(table.id), index_pages)
     }
 
-    /// Whether a sub-select that locks rows is run again for each row of a table, and by which way those
-    /// rows are found: where one row is expected, and finding it costs no more than looking up the values
-    /// that the sub-select gives once.
-    fn rerun_chosen(&self, source: &Source) -> Option<Chosen> {
-        let rerun = source.rerun.as_ref()?;
-        let (table, _) = only_table(source)?;
+    /// What is done with a sub-select that locks rows and whose values a column must be among.
+    ///
+    /// It is run again for each row where one row is expected to pass the other conditions, and finding it
+    /// costs no more than looking the values up. In a unique column a lookup counts twice: the planner
+    /// reckons with values that are not there.
+    pub(super) fn membership(&self, source: &Source) -> Membership {
+        let (Some(rerun), Some((table, _))) = (&source.rerun, only_table(source)) else {
+            return Membership::Other;
+        };
         let wanted = Wanted::default();
         let outer = rerun
             .outer
             .reckon(&self.sizes(table, &rerun.outer), &wanted, 0);
         let lookup = &rerun.lookup;
         let found = lookup.reckon(&self.sizes(table, lookup), &wanted, 0);
+        let looked_up = match rerun.unique {
+            true => 2.0 * found.total - found.startup,
+            false => found.total,
+        } + UNIQUE;
         let is_looked_up = found.chosen.pathway != Pathway::Sequential;
-        let cheap = !is_looked_up || outer.total <= found.total + UNIQUE;
-        (outer.rows <= 1.0 && cheap).then_some(outer.chosen)
+        if outer.rows <= 1.0 && (!is_looked_up || outer.total <= looked_up) {
+            return Membership::RunAgain(outer.chosen);
+        }
+        match is_looked_up && looked_up < outer.total {
+            true => Membership::LookedUp,
+            false => Membership::Other,
+        }
     }
 
     /// How many pages an index has: the first one, leaves, and what is above several leaves.
@@ -123,7 +145,9 @@ impl Exec<'_> {
         around: Around<'_>,
         sink: Sink<'_>,
     ) -> Result<Option<Flow>, Stop> {
-        let (Some(chosen), Some(rerun)) = (self.store.rerun_chosen(source), &source.rerun) else {
+        let (Membership::RunAgain(chosen), Some(rerun)) =
+            (self.store.membership(source), &source.rerun)
+        else {
             return Ok(None);
         };
         let Some((table, entry)) = only_table(source) else {
