@@ -140,7 +140,7 @@ pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) limits: Limits,
     /// What need not be explored twice: `all`, `none`, or some of `sleep-sets`, `invisible-steps`,
-    /// `symmetry`, with commas between them
+    /// `symmetry`, `row-order`, with commas between them
     #[arg(
         long,
         value_name = "LIST",
@@ -157,6 +157,23 @@ pub(crate) struct Check {
     /// Who goes on in a random schedule: uniform, pct (or pct:DEPTH), pos or urw
     #[arg(long, value_name = "STRATEGY", default_value = "uniform")]
     pub(crate) strategy: String,
+    /// Begin with what few delays reach (0 to 3), then explore everything
+    #[arg(long, conflicts_with = "random")]
+    pub(crate) anytime: bool,
+    /// Write down now and then how far the search is, and go on from there if the file exists; one
+    /// case only
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["random", "anytime"])]
+    pub(crate) checkpoint: Option<PathBuf>,
+    /// Time between two checkpoints
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    pub(crate) checkpoint_every: String,
+    /// Explore so many cases at the same time; the output is the same
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) jobs: usize,
+    /// Ask every case for these as well: `serializable`, `no leak`, `no deadlock`, `can finish`, `no
+    /// starvation`, `no G1a` and so on, `anomalies`, `all`, with commas between them
+    #[arg(long, value_name = "LIST")]
+    pub(crate) guarantee: Option<String>,
     /// Write the schedule of each violation into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) write_schedules: Option<PathBuf>,

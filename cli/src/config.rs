@@ -1,9 +1,10 @@
 //! The command line as meant: names resolved, units converted, defaults filled in.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rowlock_model::verdict::Limits;
-use rowlock_model::{Dialect, Isolation};
+use rowlock_model::{Dialect, Guarantee, Isolation};
 use rowlock_real::Target as Live;
 use rowlock_sim::explore::{Reductions, Strategy};
 
@@ -20,8 +21,30 @@ pub(crate) struct Check {
     pub(crate) seed: u64,
     pub(crate) random: Option<u64>,
     pub(crate) strategy: Strategy,
+    pub(crate) guarantees: Vec<Guarantee>,
+    pub(crate) anytime: bool,
+    pub(crate) checkpoint: Option<Checkpoint>,
+    pub(crate) jobs: usize,
     pub(crate) write_schedules: Option<PathBuf>,
     pub(crate) report: args::Report,
+}
+
+/// Where checkpoints are kept, and how often they are written.
+#[derive(Clone, Debug)]
+pub(crate) struct Checkpoint {
+    pub(crate) file: PathBuf,
+    pub(crate) every: Duration,
+}
+
+fn checkpoint(file: Option<PathBuf>, every: &str) -> Result<Option<Checkpoint>, Failure> {
+    let Some(file) = file else { return Ok(None) };
+    let wrong = || {
+        Failure::Usage(format!(
+            "--checkpoint-every {every}: expected 500ms, 30s or 5min"
+        ))
+    };
+    let every = Duration::from_millis(milliseconds(every).ok_or_else(wrong)?);
+    Ok(Some(Checkpoint { file, every }))
 }
 
 impl Check {
@@ -41,6 +64,11 @@ impl Check {
             seed: args.seed,
             random: args.random,
             strategy: strategy(&args.strategy)?,
+            anytime: args.anytime,
+            checkpoint: checkpoint(args.checkpoint, &args.checkpoint_every)?,
+            jobs: args.jobs.max(1),
+            guarantees: Guarantee::list(args.guarantee.as_deref().unwrap_or_default())
+                .map_err(|e| Failure::Usage(format!("--guarantee: {e}")))?,
             write_schedules: args.write_schedules,
             report: args.report,
         })
@@ -248,10 +276,11 @@ fn reductions(list: &str) -> Result<Reductions, Failure> {
             "sleep-sets" => on.sleep_sets = true,
             "invisible-steps" => on.invisible_steps = true,
             "symmetry" => on.symmetry = true,
+            "row-order" => on.row_order = true,
             other => {
                 return Err(Failure::Usage(format!(
                     "--reduce {list}: `{other}` is none of all, none, sleep-sets, \
-                     invisible-steps, symmetry"
+                     invisible-steps, symmetry, row-order"
                 )));
             }
         }
@@ -326,6 +355,7 @@ mod tests {
         assert_eq!(reductions("none").ok(), Some(Reductions::NONE));
         let some = Reductions {
             symmetry: false,
+            row_order: false,
             ..Reductions::ALL
         };
         assert_eq!(reductions("sleep-sets, invisible-steps").ok(), Some(some));

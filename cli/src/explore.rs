@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rowlock_model::schedule::ProcessId;
 use rowlock_model::verdict::{Exploration, Limits, Unsupported, Verdict};
-use rowlock_model::{DbError, Dialect};
+use rowlock_model::{DbError, Dialect, Guarantee};
 use rowlock_reports::Diagnostic;
 use rowlock_scenarios::scenario::{Process, Step, StepAction};
 use rowlock_scenarios::{Case, Scenario};
@@ -19,6 +19,8 @@ use rowlock_sim::explore::{
     Strategy, What,
 };
 
+use crate::checkpoint;
+use crate::config::Checkpoint;
 use crate::output::ProgressLine;
 
 /// How to explore.
@@ -30,6 +32,12 @@ pub(crate) struct Mode {
     /// So many random schedules instead of all.
     pub(crate) random: Option<u64>,
     pub(crate) strategy: Strategy,
+    /// Asked of every case, beside what its file asks for.
+    pub(crate) guarantees: Vec<Guarantee>,
+    /// What few delays reach comes first.
+    pub(crate) anytime: bool,
+    /// Where the search writes down how far it is.
+    pub(crate) checkpoint: Option<Checkpoint>,
 }
 
 /// What came of it.
@@ -74,12 +82,28 @@ fn explore_on<D: Database>(
         }
     };
     let wrong = Rc::default();
-    let explorer = explorer.limits(mode.limits.clone());
+    let mut explorer = explorer.limits(mode.limits.clone());
+    for guarantee in &mode.guarantees {
+        explorer = explorer.guarantee(*guarantee);
+    }
     let explorer = explorer.reductions(mode.reductions).monitor(WrongSql {
         processes: case.processes.clone(),
         found: Rc::clone(&wrong),
     });
-    let result = run(explorer, mode, progress);
+    let result = match &mode.checkpoint {
+        None => run(explorer, mode, progress),
+        Some(checkpoint) => {
+            let whose = checkpoint::name(scenario, case, mode);
+            let on_progress = &mut watch(mode, progress);
+            match checkpoint::explore(explorer, checkpoint, &whose, on_progress) {
+                Ok(result) => result,
+                Err(message) => {
+                    let path = checkpoint.file.display().to_string();
+                    return Explored::Wrong(Diagnostic::file(&*path, message));
+                }
+            }
+        }
+    };
     if let Some(wrong) = wrong.take() {
         return Explored::Wrong(wrong.diagnostic(scenario));
     }
@@ -97,17 +121,9 @@ fn run<D: Database>(
     mode: &Mode,
     progress: &ProgressLine,
 ) -> Result<Exploration, ExploreError> {
-    let start = Instant::now();
-    let time_limit = Duration::from_millis(mode.limits.time_ms);
-    let mut on_progress = |seen: &rowlock_sim::explore::Progress| {
-        progress.update(seen, start.elapsed());
-        if !time_limit.is_zero() && start.elapsed() > time_limit {
-            return ControlFlow::Break(format!("time limit of {time_limit:?}"));
-        }
-        ControlFlow::Continue(())
-    };
-    let on_progress: &mut OnProgress<'_> = &mut on_progress;
+    let on_progress: &mut OnProgress<'_> = &mut watch(mode, progress);
     match mode.random {
+        None if mode.anytime => explorer.anytime(on_progress),
         None => explorer.run_with(on_progress),
         Some(executions) => {
             let seed = mode.seed;
@@ -120,6 +136,22 @@ fn run<D: Database>(
                 on_progress,
             )
         }
+    }
+}
+
+/// Shows how far a search is, and ends it when its time is over.
+fn watch<'a>(
+    mode: &'a Mode,
+    progress: &'a ProgressLine,
+) -> impl FnMut(&rowlock_sim::explore::Progress) -> ControlFlow<String> + 'a {
+    let start = Instant::now();
+    let time_limit = Duration::from_millis(mode.limits.time_ms);
+    move |seen| {
+        progress.update(seen, start.elapsed());
+        if !time_limit.is_zero() && start.elapsed() > time_limit {
+            return ControlFlow::Break(format!("time limit of {time_limit:?}"));
+        }
+        ControlFlow::Continue(())
     }
 }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod args;
+mod checkpoint;
 mod command;
 mod config;
 mod exit;

@@ -124,6 +124,14 @@ impl ProgressLine {
         }
     }
 
+    /// No line: several searches run at the same time.
+    pub(crate) fn silent() -> ProgressLine {
+        ProgressLine {
+            bar: None,
+            drawn: Cell::new(Duration::ZERO),
+        }
+    }
+
     /// Shows how far the search is.
     pub(crate) fn update(&self, progress: &Progress, elapsed: Duration) {
         let Some(bar) = &self.bar else { return };

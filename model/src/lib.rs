@@ -12,6 +12,7 @@ pub mod dialect;
 pub mod error;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fake;
+pub mod guarantee;
 pub mod guard;
 pub mod outcome;
 pub mod retry;
@@ -23,6 +24,7 @@ pub mod verdict;
 
 pub use dialect::{Dialect, Isolation};
 pub use error::{DbError, ErrorClass};
+pub use guarantee::Guarantee;
 pub use outcome::Outcome;
 pub use session::{
     Batch, Column, Elapsed, Host, Notice, Reply, Row, Session, Task, TransactionStatus,

@@ -83,8 +83,44 @@ pub struct Counts {
     pub executions: u64,
     /// Transitions in which a statement began to wait for another session.
     pub waits: u64,
+    /// How many interleavings the states stand for, if everything was explored and nothing left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interleavings: Option<Interleavings>,
     /// Cover marks hit, with how often.
     pub marks: BTreeMap<String, u64>,
+}
+
+/// How many interleavings an exploration covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Interleavings {
+    /// So many.
+    Exactly(u128),
+    /// More than 2^128.
+    Beyond,
+    /// Infinitely many: states repeat.
+    Endless,
+}
+
+impl fmt::Display for Interleavings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Interleavings::Exactly(1) => f.write_str("1 interleaving"),
+            Interleavings::Exactly(n) if *n < 1_000_000_000 => {
+                let digits = n.to_string();
+                for (at, digit) in digits.chars().enumerate() {
+                    if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                        f.write_str(",")?;
+                    }
+                    write!(f, "{digit}")?;
+                }
+                f.write_str(" interleavings")
+            }
+            Interleavings::Exactly(n) => write!(f, "{:.1e} interleavings", *n as f64),
+            Interleavings::Beyond => f.write_str("more than 3.4e38 interleavings"),
+            Interleavings::Endless => f.write_str("infinitely many interleavings"),
+        }
+    }
 }
 
 /// The conclusion.

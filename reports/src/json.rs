@@ -3,7 +3,7 @@
 //! results give equal bytes.
 
 use rowlock_model::schedule::{Choice, Event, Statement};
-use rowlock_model::verdict::{Bounds, Verdict};
+use rowlock_model::verdict::{Bounds, Interleavings, Verdict};
 use rowlock_model::{Outcome, Value};
 use serde::Serialize;
 
@@ -72,6 +72,18 @@ struct CountsObject {
     terminal_states: u64,
     executions: u64,
     waits: u64,
+    /// A decimal number, or `infinite`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interleavings: Option<String>,
+}
+
+/// The number of interleavings: all digits, `infinite`, or `more than 2^128`.
+fn interleavings(count: Interleavings) -> String {
+    match count {
+        Interleavings::Exactly(count) => count.to_string(),
+        Interleavings::Beyond => "more than 2^128".to_owned(),
+        Interleavings::Endless => "infinite".to_owned(),
+    }
 }
 
 /// The object of one case (`"type": "case"`).
@@ -110,6 +122,7 @@ pub fn case(result: &CaseResult) -> String {
             terminal_states: e.counts.terminal_states,
             executions: e.counts.executions,
             waits: e.counts.waits,
+            interleavings: e.counts.interleavings.map(interleavings),
         }),
     })
 }

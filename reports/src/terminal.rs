@@ -131,8 +131,10 @@ fn cost(exploration: &Exploration, elapsed: Duration) -> String {
     if counts.executions > 0 {
         parts.push(counted(counts.executions, "run"));
     }
-    if counts.states > 0 {
-        parts.push(counted(counts.states, "state"));
+    match (counts.states, counts.interleavings) {
+        (0, _) => {}
+        (states, None) => parts.push(counted(states, "state")),
+        (states, Some(paths)) => parts.push(format!("{} = {paths}", counted(states, "state"))),
     }
     parts.push(counted(counts.statements, "statement"));
     if let Verdict::Violated(violation) = &exploration.verdict {

@@ -156,7 +156,8 @@ pub fn run(
 }
 
 impl Level {
-    fn adapt(&self, sql: &str) -> String {
+    /// A line of a script as it is sent under these conditions.
+    pub fn adapt(&self, sql: &str) -> String {
         match sql {
             "begin" if !self.begin.is_empty() => self.begin.clone(),
             _ if self.has_no_for_update => sql.replace(" for update", ""),

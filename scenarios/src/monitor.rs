@@ -80,6 +80,12 @@ impl EventMonitor {
         self.test.query.as_ref().map(|query| &*query.sql)
     }
 
+    /// Whether what it remembers and says is the same when processes of one group are exchanged. (A
+    /// message may name one; whoever cares for that has looked at names.)
+    pub fn is_symmetric(&self) -> bool {
+        !self.test.has_end
+    }
+
     /// What it remembers before the first event.
     pub fn start(&self) -> EventState {
         EventState::default()

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rowlock_model::schedule::Granularity;
 use rowlock_model::verdict::Bounds;
-use rowlock_model::{Dialect, ErrorClass, Isolation, Value};
+use rowlock_model::{Dialect, ErrorClass, Guarantee, Isolation, Value};
 
 use crate::binding::Bound;
 use crate::expr::{Expr, Layout, Name};
@@ -81,6 +81,8 @@ pub struct Case {
     pub granularity: Granularity,
     /// False if the file says `contention = "none"`.
     pub needs_contention: bool,
+    /// What is asked of every run without a property of its own.
+    pub guarantees: Vec<Guarantee>,
     /// The processes, one for each label; empty if the case is not explored.
     pub processes: Vec<Process>,
     /// What must hold.

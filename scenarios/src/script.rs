@@ -23,11 +23,29 @@ pub const CANCELLED_BY_CLIENT: &str = "cancelled-by-client";
 /// A process of steps, ready to be run.
 #[derive(Clone, Debug)]
 pub struct Script {
-    label: Arc<str>,
+    label: Label,
     dialect: Dialect,
     program: Arc<Program>,
     events: Arc<[Event]>,
     sessions: u8,
+}
+
+/// The label of a process.
+#[derive(Clone, Debug)]
+enum Label {
+    /// This one.
+    Fixed(Arc<str>),
+    /// That of whoever runs the script, who is asked when an expression names it.
+    Asked(fn() -> Arc<str>),
+}
+
+impl Label {
+    fn get(&self) -> Arc<str> {
+        match self {
+            Label::Fixed(label) => Arc::clone(label),
+            Label::Asked(ask) => ask(),
+        }
+    }
 }
 
 /// What a process remembers between two steps.
@@ -133,12 +151,19 @@ impl Script {
             return None;
         };
         Some(Script {
-            label: process.label.clone(),
+            label: Label::Fixed(process.label.clone()),
             dialect,
             program: Arc::clone(program),
             events: Arc::clone(&process.events),
             sessions: process.sessions,
         })
+    }
+
+    /// The same script for every process of its group: `ask` gives the label of the one that runs.
+    #[must_use]
+    pub fn shared(mut self, ask: fn() -> Arc<str>) -> Script {
+        self.label = Label::Asked(ask);
+        self
     }
 
     /// The steps.
@@ -615,7 +640,7 @@ fn blank(attribute: &Attribute) -> Value {
 }
 
 struct Env<'a> {
-    label: &'a Arc<str>,
+    label: &'a Label,
     dialect: Dialect,
     state: &'a ScriptState,
     now: &'a dyn Fn() -> i64,
@@ -625,7 +650,7 @@ struct Env<'a> {
 impl Environment for Env<'_> {
     fn value(&self, name: &Name) -> Value {
         match name {
-            Name::Process => Value::Text(self.label.clone()),
+            Name::Process => Value::Text(self.label.get()),
             Name::Round => Value::Int(i64::from(self.state.round)),
             Name::Now => clock_value((self.now)(), self.dialect),
             Name::Var(slot) => self.state.vars[*slot].clone(),

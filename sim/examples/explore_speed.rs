@@ -1,10 +1,10 @@
 //! How fast the explorer is by itself, on the toy database:
-//! `cargo run --release -p rowlock-sim --example explore_speed`.
+//! `cargo run --release -p rowlock-sim --example explore_speed [WORKERS ROWS CRASHES SYMMETRY]`.
 
 use std::ops::ControlFlow;
 
 use rowlock_model::verdict::Bounds;
-use rowlock_sim::explore::{Explorer, Random};
+use rowlock_sim::explore::{Explorer, Random, Reductions};
 use rowlock_sim::toy::{self, Toy};
 
 fn workers(n: usize, m: u8, crashes: u32) -> Explorer<Toy> {
@@ -28,13 +28,30 @@ fn processor_seconds(since: std::time::Instant) -> f64 {
 
 fn main() {
     let begin = std::time::Instant::now();
+    let args: Vec<usize> = std::env::args()
+        .skip(1)
+        .map(|arg| arg.parse().expect("a number"))
+        .collect();
+    if let [n, m, crashes, symmetry] = args[..] {
+        // One run, for a profiler.
+        let reductions = Reductions {
+            symmetry: symmetry > 0,
+            ..Reductions::NONE
+        };
+        let explorer = workers(n, m as u8, crashes as u32).reductions(reductions);
+        println!("{:?}", explorer.run().expect("it can be explored").counts);
+        return;
+    }
     println!("workers rows crashes    states transitions   ms  M states/s  M transitions/s");
     for (n, m, crashes) in [(4, 4, 0), (5, 4, 0), (4, 4, 1), (5, 4, 1), (5, 4, 2)] {
         let mut times = Vec::new();
         let mut counts = None;
         for _ in 0..7 {
             let start = processor_seconds(begin);
-            let found = workers(n, m, crashes).run().expect("it can be explored");
+            let found = workers(n, m, crashes)
+                .reductions(Reductions::NONE)
+                .run()
+                .expect("it can be explored");
             times.push(processor_seconds(begin) - start);
             counts = Some(found.counts);
         }

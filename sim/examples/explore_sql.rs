@@ -1,27 +1,49 @@
 //! How fast the explorer is over real SQL text on the simulated PostgreSQL:
 //! `cargo run --release -p rowlock-sim --example explore_sql [WORKERS ROWS CRASHES]`.
 
-use rowlock_model::verdict::Bounds;
-use rowlock_model::{DbError, Session, Value};
-use rowlock_sim::engine::postgres::Postgres;
-use rowlock_sim::explore::{Control, Explorer, Worker};
+use std::ops::ControlFlow;
 
-const CLAIM: &str = "UPDATE job SET state = 'running', owner = $1 WHERE id = \
-    (SELECT id FROM job WHERE state = 'ready' ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1) \
-    RETURNING id";
-const FINISH: &str = "UPDATE job SET state = 'done', owner = NULL WHERE id = $1 AND owner = $2";
+use rowlock_model::verdict::Bounds;
+use rowlock_model::{DbError, Session};
+use rowlock_sim::engine::postgres::Postgres;
+use rowlock_sim::explore::{Control, Explorer, Random, Worker};
+
+/// Locks the first job that is ready and not locked.
+const LOCK: &str =
+    "SELECT id FROM job WHERE state = 'ready' ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED";
+const MARK: &str = "UPDATE job SET state = 'running' WHERE id = $1";
+const FINISH: &str = "UPDATE job SET state = 'done' WHERE id = $1";
 
 async fn worker(mut worker: Worker, (): ()) -> Result<Control<()>, DbError> {
-    let me = Value::Text(worker.name());
     let mut session = worker.session();
     session.exec("BEGIN", &[]).await?;
-    let claimed = session.exec(CLAIM, std::slice::from_ref(&me)).await?;
-    session.exec("COMMIT", &[]).await?;
+    let claimed = session.exec(LOCK, &[]).await?;
     let Some(id) = claimed.scalar().cloned() else {
+        session.exec("COMMIT", &[]).await?;
         return Ok(Control::Done);
     };
-    session.exec(FINISH, &[id, me]).await?;
+    session.exec(MARK, std::slice::from_ref(&id)).await?;
+    session.exec("COMMIT", &[]).await?;
+    session.exec(FINISH, &[id]).await?;
     Ok(Control::Again(()))
+}
+
+fn workers(n: usize, m: usize, crashes: usize) -> Explorer<Postgres> {
+    let rows: Vec<String> = (1..=m).map(|id| format!("({id}, 'ready')")).collect();
+    let setup = format!(
+        "CREATE TABLE job (id int PRIMARY KEY, state text NOT NULL); \
+         INSERT INTO job VALUES {}",
+        rows.join(", ")
+    );
+    Explorer::new(Postgres::new(1_764_500_000_000_000))
+        .setup(setup)
+        .steps("worker", (), worker)
+        .count(n)
+        .bounds(Bounds {
+            crashes: crashes as u32,
+            ..Bounds::default()
+        })
+        .prompt_notice()
 }
 
 /// Seconds of processor time that this process has used, which other programs on a shared machine
@@ -42,24 +64,10 @@ fn main() {
         [n, m, crashes] => vec![(n, m, crashes)],
         _ => vec![(2, 2, 0), (3, 3, 0), (4, 3, 0), (4, 4, 0)],
     };
+    let last = cases[cases.len() - 1];
     for (n, m, crashes) in cases {
-        let rows: Vec<String> = (1..=m).map(|id| format!("({id}, 'ready', NULL)")).collect();
-        let setup = format!(
-            "CREATE TABLE job (id BIGINT PRIMARY KEY, state TEXT NOT NULL, owner TEXT); \
-             INSERT INTO job VALUES {}",
-            rows.join(", ")
-        );
         let start = processor_seconds(begin);
-        let found = Explorer::new(Postgres::new(1_764_500_000_000_000))
-            .setup(setup)
-            .steps("worker", (), worker)
-            .count(n)
-            .bounds(Bounds {
-                crashes: crashes as u32,
-                ..Bounds::default()
-            })
-            .run()
-            .expect("it can be explored");
+        let found = workers(n, m, crashes).run().expect("it can be explored");
         let time = processor_seconds(begin) - start;
         let counts = &found.counts;
         println!(
@@ -75,4 +83,19 @@ fn main() {
             counts.polls,
         );
     }
+    let (n, m, _) = last;
+    let random = Random {
+        seed: 1,
+        executions: 20_000,
+        ..Random::default()
+    };
+    let start = processor_seconds(begin);
+    let found = workers(n, m, 0)
+        .random(random, &mut |_| ControlFlow::Continue(()))
+        .expect("it can be run");
+    let time = processor_seconds(begin) - start;
+    println!(
+        "random ({n},{m}): {:.3} M statements/s",
+        found.counts.statements as f64 / time / 1e6
+    );
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rowlock_model::schedule::{Granularity, SessionId};
 use rowlock_model::{Batch, DbError, Dialect, Isolation, Reply, Row, Value};
 
+use crate::trace::Tracer;
 pub use crate::world::Renaming;
 
 /// A position in the undo log of a [`Database`].
@@ -57,6 +58,15 @@ pub enum Progress {
     Waits,
     /// The session pauses before a row lock ([`Granularity::Row`]); it can go on at any time.
     Pauses,
+}
+
+/// What became of a request, where the server may answer by number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Submitted {
+    /// It is answered, without an error, with what [`Database::known_answer`] has under this number.
+    Known(u32),
+    /// Anything else.
+    Other(Progress),
 }
 
 /// Something that the server may do by itself, without a client asking.
@@ -131,8 +141,22 @@ fn intersects(a: &[u64], b: &[u64]) -> bool {
     false
 }
 
+/// Whether the order in which tables keep their rows counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RowOrder {
+    /// It is part of the state.
+    #[default]
+    Counts,
+    /// So it is, and the server notes of which tables some program has seen it.
+    Watched,
+    /// It is part of the state only of tables of which some program has seen it.
+    Hidden,
+    /// It is no part of the state, whoever sees it. Wrong, for tests that must then fail.
+    Ignored,
+}
+
 /// One simulated database server. Sessions are numbered from 0 in the order of [`connect`](Self::connect).
-pub trait Database {
+pub trait Database: Clone {
     /// Which product this behaves like.
     fn dialect(&self) -> Dialect;
 
@@ -160,12 +184,49 @@ pub trait Database {
     /// server would.
     fn prepare(&mut self, sql: &str) -> StatementId;
 
+    /// The text that was prepared as `statement`.
+    fn text(&self, statement: StatementId) -> Arc<str>;
+
+    /// Whether a transaction block is open in a session: what it did so far is neither committed nor
+    /// rolled back.
+    fn has_transaction(&self, _session: SessionId) -> bool {
+        false
+    }
+
+    /// What a session that has nothing to do any more keeps from others, for a person: an open
+    /// transaction, locks of the session.
+    fn leftovers(&self, _session: SessionId) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The committed tables of users, each as a query may name it, in a fixed order; temporary ones
+    /// left out.
+    fn tables(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Where the server tells what statements read and write; `None` if it cannot tell.
+    fn tracer(&mut self) -> Option<&mut Tracer> {
+        None
+    }
+
     /// Gives a request to an idle session and runs it until it is answered or waits. A session that
     /// is gone answers with the error that ended it.
     ///
     /// # Panics
     /// If the session is busy; the explorer must not do that.
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress;
+
+    /// As [`submit`](Self::submit). A server that gives few different answers may number them: whoever
+    /// has seen a number before need not look at the answer again.
+    fn submit_numbered(&mut self, session: SessionId, request: &Request) -> Submitted {
+        Submitted::Other(self.submit(session, request))
+    }
+
+    /// The answer that was given by number.
+    fn known_answer(&self, number: u32) -> Answer {
+        unreachable!("this server numbers no answers, but {number} is asked for")
+    }
 
     /// Carries out one internal event that [`pending`](Self::pending) listed.
     fn internal(&mut self, event: Internal) -> Progress;
@@ -240,6 +301,24 @@ pub trait Database {
                 None,
             )),
         }
+    }
+
+    /// As [`query`](Self::query), for whoever asks only whether there is a row: the order of the rows
+    /// does not count as seen.
+    ///
+    /// # Errors
+    /// What the server would answer.
+    fn find(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError> {
+        self.query(query, args)
+    }
+
+    /// What the order of rows counts for from now on. Not undone; a server whose rows have no order
+    /// but that of their keys, or that cannot tell who sees it, ignores it.
+    fn set_row_order(&mut self, _order: RowOrder) {}
+
+    /// See [`set_row_order`](Self::set_row_order).
+    fn row_order(&self) -> RowOrder {
+        RowOrder::Counts
     }
 
     /// A name for the committed state that [`query`](Self::query) can see: equal while no commit

@@ -10,6 +10,7 @@
 //! * [`loose`] reads the SQL of MySQL, MariaDB and SQLite.
 //! * [`stage`] runs schedules that others decide.
 //! * [`mod@bench`] runs PostgreSQL's isolation specs.
+//! * [`trace`] is what engines tell of the rows that statements read and write.
 //! * [`toy`] is a database of four statements, for tests and benchmarks of the explorer.
 
 pub mod actor;
@@ -25,6 +26,7 @@ pub mod scenario;
 pub mod sql;
 pub mod stage;
 pub mod toy;
+pub mod trace;
 pub mod world;
 
 pub use numbers::{numbered, numbers_of};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rowlock_model::schedule::Choice;
-use rowlock_model::{Row, Value};
+use rowlock_model::{Host as _, Row, Value};
 use rowlock_scenarios::actor::{EVENT_NOTE, Progress, step};
 use rowlock_scenarios::monitor::{self, EventMonitor, EventState};
 use rowlock_scenarios::scenario::{Body, Case, Event, Process, Test, When};
@@ -15,6 +15,7 @@ use crate::database::{Answer, Database};
 use crate::explore::{
     Control, Explorer, Inspect, Monitor, ProcessSpec, Remark, Seen, What, Worker,
 };
+use crate::host::SimHost;
 
 /// Code in Rust that scenarios name as `actor = "..."`: gives the process that runs it, or says
 /// what is wrong with its parameters; `None` if it is none of the caller's, but perhaps one of
@@ -54,8 +55,11 @@ pub fn explorer<D: Database>(
     if let Some(setup) = &case.setup {
         explorer = explorer.setup(&*setup.text);
     }
-    for process in &case.processes {
-        explorer = explorer.add(spec(case, process, actors)?);
+    let mut processes = &case.processes[..];
+    while let Some(first) = processes.first() {
+        let count = alike(processes);
+        explorer = explorer.add(spec(case, first, count, actors)?);
+        processes = &processes[count..];
     }
     let bodies = case.processes.iter().map(|process| &process.body);
     explorer = actor::watch(
@@ -65,10 +69,32 @@ pub fn explorer<D: Database>(
             Body::Steps(_) => None,
         }),
     );
+    for guarantee in &case.guarantees {
+        explorer = explorer.guarantee(*guarantee);
+    }
     Ok(properties(explorer, case))
 }
 
-fn spec(case: &Case, process: &Process, actors: &Actors<'_>) -> Result<ProcessSpec, CaseError> {
+/// How many of the processes, from the first one on, differ in nothing but their number: a group of
+/// scripts that is declared at once.
+fn alike(processes: &[Process]) -> usize {
+    let group = &processes[0].group;
+    let is_next = |(at, process): (usize, &Process)| {
+        let is_script = matches!(process.body, Body::Steps(_));
+        is_script && process.group == *group && *process.label == *format!("{group}-{}", at + 1)
+    };
+    let count = (processes.iter().enumerate())
+        .take_while(|found| is_next(*found))
+        .count();
+    count.max(1)
+}
+
+fn spec(
+    case: &Case,
+    process: &Process,
+    count: usize,
+    actors: &Actors<'_>,
+) -> Result<ProcessSpec, CaseError> {
     let failed = |message| CaseError {
         process: process.label.clone(),
         message,
@@ -77,7 +103,9 @@ fn spec(case: &Case, process: &Process, actors: &Actors<'_>) -> Result<ProcessSp
         Body::Steps(_) => {
             let script = Script::of(process, case.database);
             scripted(
-                script.ok_or_else(|| failed("it has no steps".to_owned()))?,
+                script
+                    .ok_or_else(|| failed("it has no steps".to_owned()))?
+                    .shared(|| SimHost.process_name()),
                 process,
             )
         }
@@ -87,8 +115,11 @@ fn spec(case: &Case, process: &Process, actors: &Actors<'_>) -> Result<ProcessSp
                 .map_err(|error| failed(error.message))?,
         },
     };
-    spec.name = process.label.to_string();
-    spec.count = 1;
+    spec.name = match count {
+        1 => process.label.to_string(),
+        _ => process.group.to_string(),
+    };
+    spec.count = count;
     spec.sessions = usize::from(process.sessions);
     spec.isolation = Some(process.isolation);
     spec.skew_micros = process.skew_micros;
@@ -283,6 +314,10 @@ impl Monitor for Watched {
 
     fn end(&self, state: &EventState) -> Remark {
         remark(self.monitor.at_end(state))
+    }
+
+    fn is_symmetric(&self) -> bool {
+        self.monitor.is_symmetric()
     }
 
     fn must_happen(&self) -> bool {

@@ -22,7 +22,8 @@ use rowlock_model::{
 };
 
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Progress, Renaming, Request, StatementId, Wait,
+    Answer, Database, Footprint, Internal, Mark, Progress, Renaming, Request, StatementId,
+    Submitted, Wait,
 };
 use crate::explore::{Control, Worker};
 
@@ -65,12 +66,19 @@ struct Client {
 
 #[derive(Clone, Copy, Debug)]
 enum Old {
-    Job(u8, Job),
-    Client(u8, Client),
+    Job(u8, Job, u128),
+    Client(u8, Client, u128),
     Connected,
     Now(i64),
     Version(u64),
 }
+
+/// Numbers of answers.
+const NONE: u32 = 0;
+const ONE: u32 = 1;
+const ZERO: u32 = 2;
+const COMMITTED: u32 = 3;
+const FIRST_ROW: u32 = 4;
 
 const TEXTS: [&str; 4] = ["claim", "update $1", "commit", "done $1"];
 const CLAIM: u32 = 0;
@@ -79,7 +87,7 @@ const COMMIT: u32 = 2;
 const DONE: u32 = 3;
 
 /// The toy database.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Toy {
     jobs: Vec<Job>,
     clients: Vec<Client>,
@@ -89,16 +97,15 @@ pub struct Toy {
     journal: Vec<Old>,
     mutant: Mutant,
     texts: Vec<Arc<str>>,
-    /// Ready-made replies: row numbers, no row, tags.
-    rows: Vec<Reply>,
-    none: Reply,
-    one: Reply,
-    zero: Reply,
-    committed: Reply,
+    /// Every answer that is no error: see [`NONE`] and what follows, then the rows by number.
+    answers: Vec<Reply>,
     /// Rows read and written since the footprint was begun, a bit each.
     read: u64,
     written: u64,
     hash: u128,
+    /// The part of each row and of each session in it.
+    job_hashes: Vec<u128>,
+    client_hashes: Vec<u128>,
 }
 
 impl Toy {
@@ -136,16 +143,22 @@ impl Toy {
             journal: Vec::new(),
             mutant: Mutant::None,
             texts: TEXTS.map(Arc::from).to_vec(),
-            rows: (0..jobs).map(|n| select(Arc::new([row(n)]))).collect(),
-            none: select(Arc::new([])),
-            one: update(1),
-            zero: update(0),
-            committed: Reply::tag("COMMIT"),
+            answers: [
+                select(Arc::new([])),
+                update(1),
+                update(0),
+                Reply::tag("COMMIT"),
+            ]
+            .into_iter()
+            .chain((0..jobs).map(|n| select(Arc::new([row(n)]))))
+            .collect(),
             read: 0,
             written: 0,
             hash: 0,
+            job_hashes: Vec::new(),
+            client_hashes: Vec::new(),
         };
-        toy.hash = toy.hash_anew();
+        toy.hash_anew();
         toy
     }
 
@@ -157,40 +170,48 @@ impl Toy {
     }
 
     fn set_job(&mut self, at: usize, new: Job) {
-        self.journal.push(Old::Job(at as u8, self.jobs[at]));
-        self.put_job(at, new);
+        let old = self.jobs[at];
+        let hash = self.put_job(at, new, new.hash_at(at));
+        self.journal.push(Old::Job(at as u8, old, hash));
         self.written |= 1 << at;
     }
 
     fn set_client(&mut self, at: usize, new: Client) {
-        self.journal.push(Old::Client(at as u8, self.clients[at]));
-        self.put_client(at, new);
+        let old = self.clients[at];
+        let hash = self.put_client(at, new, new.hash_at(at));
+        self.journal.push(Old::Client(at as u8, old, hash));
     }
 
-    fn put_job(&mut self, at: usize, new: Job) {
-        let old = std::mem::replace(&mut self.jobs[at], new);
-        self.hash = self.hash.wrapping_sub(old.hash_at(at));
-        self.hash = self.hash.wrapping_add(new.hash_at(at));
+    /// Puts a row into a state whose hash is known. Returns the old hash.
+    fn put_job(&mut self, at: usize, new: Job, hash: u128) -> u128 {
+        self.jobs[at] = new;
+        let old = std::mem::replace(&mut self.job_hashes[at], hash);
+        self.hash = self.hash.wrapping_sub(old).wrapping_add(hash);
+        old
     }
 
-    fn put_client(&mut self, at: usize, new: Client) {
-        let old = std::mem::replace(&mut self.clients[at], new);
-        self.hash = self.hash.wrapping_sub(old.hash_at(at));
-        self.hash = self.hash.wrapping_add(new.hash_at(at));
+    fn put_client(&mut self, at: usize, new: Client, hash: u128) -> u128 {
+        self.clients[at] = new;
+        let old = std::mem::replace(&mut self.client_hashes[at], hash);
+        self.hash = self.hash.wrapping_sub(old).wrapping_add(hash);
+        old
     }
 
-    fn hash_anew(&self) -> u128 {
-        let jobs = self
-            .jobs
-            .iter()
-            .enumerate()
-            .map(|(at, job)| job.hash_at(at));
-        let clients = self
-            .clients
-            .iter()
-            .enumerate()
-            .map(|(at, client)| client.hash_at(at));
-        jobs.chain(clients).fold(0, u128::wrapping_add)
+    fn hash_anew(&mut self) {
+        let jobs = self.jobs.iter().enumerate();
+        self.job_hashes = jobs.map(|(at, job)| job.hash_at(at)).collect();
+        let clients = self.clients.iter().enumerate();
+        self.client_hashes = clients.map(|(at, client)| client.hash_at(at)).collect();
+        let parts = self.job_hashes.iter().chain(&self.client_hashes);
+        self.hash = parts.copied().fold(0, u128::wrapping_add);
+    }
+
+    /// The answer itself, for who does not know it by number.
+    fn spelled_out(&self, submitted: Submitted) -> Progress {
+        match submitted {
+            Submitted::Known(number) => Progress::Done(self.known_answer(number)),
+            Submitted::Other(progress) => progress,
+        }
     }
 
     fn publish(&mut self) {
@@ -199,7 +220,7 @@ impl Toy {
         self.version = self.versions;
     }
 
-    fn claim(&mut self, me: u8) -> Progress {
+    fn claim(&mut self, me: u8) -> Submitted {
         let free = |job: &Job| job.state == State::Pending;
         let wanted = match self.mutant {
             Mutant::ClaimIgnoresLocks | Mutant::ClaimWaits => self.jobs.iter().position(free),
@@ -207,12 +228,12 @@ impl Toy {
         };
         self.read |= (2 << wanted.unwrap_or(self.jobs.len() - 1)) - 1;
         let Some(at) = wanted else {
-            return done(&self.none);
+            return Submitted::Known(NONE);
         };
         let at = self.wait_or_lock(at, me);
         match at {
-            Some(at) => done(&self.rows[at]),
-            None => Progress::Waits,
+            Some(at) => Submitted::Known(FIRST_ROW + at as u32),
+            None => Submitted::Other(Progress::Waits),
         }
     }
 
@@ -235,13 +256,17 @@ impl Toy {
         Some(at)
     }
 
-    fn exec(&mut self, session: SessionId, statement: StatementId, args: &[Value]) -> Progress {
+    fn exec(&mut self, session: SessionId, statement: StatementId, args: &[Value]) -> Submitted {
         let me = session.0 + 1;
         let row = || args.first().and_then(Value::as_int).unwrap_or(0) as usize;
         match statement.0 {
             CLAIM => self.claim(me),
-            UPDATE => done(&self.one),
+            UPDATE => Submitted::Known(ONE),
             COMMIT => {
+                if self.mutant == Mutant::ClaimIgnoresLocks {
+                    // Others may have taken what was locked: whose it is counts.
+                    self.read |= (1 << self.jobs.len()) - 1;
+                }
                 for at in 0..self.jobs.len() {
                     if self.jobs[at].lock == me {
                         let state = State::Running;
@@ -256,7 +281,7 @@ impl Toy {
                         self.publish();
                     }
                 }
-                done(&self.committed)
+                Submitted::Known(COMMITTED)
             }
             DONE => {
                 let at = row();
@@ -273,21 +298,17 @@ impl Toy {
                         },
                     );
                     self.publish();
-                    done(&self.one)
+                    Submitted::Known(ONE)
                 } else {
-                    done(&self.zero)
+                    Submitted::Known(ZERO)
                 }
             }
-            other => Progress::Done(Answer::Exec(Err(DbError::postgres(
+            other => Submitted::Other(Progress::Done(Answer::Exec(Err(DbError::postgres(
                 "42601",
                 format!("syntax error at or near \"{}\"", self.texts[other as usize]),
-            )))),
+            ))))),
         }
     }
-}
-
-fn done(reply: &Reply) -> Progress {
-    Progress::Done(Answer::Exec(Ok(reply.clone())))
 }
 
 impl Job {
@@ -318,7 +339,9 @@ impl Database for Toy {
         self.journal.push(Old::Connected);
         let at = self.clients.len();
         self.clients.push(Client::default());
-        self.hash = self.hash.wrapping_add(Client::default().hash_at(at));
+        let hash = Client::default().hash_at(at);
+        self.client_hashes.push(hash);
+        self.hash = self.hash.wrapping_add(hash);
         SessionId(at as u8)
     }
 
@@ -331,19 +354,33 @@ impl Database for Toy {
         StatementId(at as u32)
     }
 
+    fn text(&self, statement: StatementId) -> Arc<str> {
+        Arc::clone(&self.texts[statement.0 as usize])
+    }
+
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {
+        let submitted = self.submit_numbered(session, request);
+        self.spelled_out(submitted)
+    }
+
+    fn known_answer(&self, number: u32) -> Answer {
+        Answer::Exec(Ok(self.answers[number as usize].clone()))
+    }
+
+    fn submit_numbered(&mut self, session: SessionId, request: &Request) -> Submitted {
         assert!(!self.is_busy(session), "session {} is busy", session.0);
         match request {
             Request::Exec(..) if self.is_gone(session) => {
                 let message = "terminating connection due to administrator command";
-                Progress::Done(Answer::Exec(Err(DbError::postgres("57P01", message))))
+                let error = DbError::postgres("57P01", message);
+                Submitted::Other(Progress::Done(Answer::Exec(Err(error))))
             }
             Request::Exec(statement, args) => self.exec(session, *statement, args),
-            Request::Batch(_) => Progress::Done(Answer::Batch(Ok(Batch {
+            Request::Batch(_) => Submitted::Other(Progress::Done(Answer::Batch(Ok(Batch {
                 replies: Vec::new(),
                 error: Some(DbError::unsupported("a script", Some(0))),
                 status: TransactionStatus::Idle,
-            }))),
+            })))),
         }
     }
 
@@ -366,7 +403,7 @@ impl Database for Toy {
                         self.publish();
                     }
                 }
-                done(&self.zero)
+                self.spelled_out(Submitted::Known(ZERO))
             }
             Internal::Continue(_) => unreachable!("nothing pauses"),
             Internal::Resume(session) => {
@@ -379,14 +416,19 @@ impl Database for Toy {
                         ..client
                     },
                 );
-                self.claim(session.0 + 1)
+                let claimed = self.claim(session.0 + 1);
+                self.spelled_out(claimed)
             }
             Internal::Deadlock(_) => unreachable!("one lock at a time makes no deadlock"),
         }
     }
 
     fn pending(&self, out: &mut Vec<Internal>) {
+        let is_plain = |client: &Client| !client.gone && client.waits_for == 0;
         for (at, client) in self.clients.iter().enumerate() {
+            if is_plain(client) {
+                continue;
+            }
             let session = SessionId(at as u8);
             let stale = |job: &Job| {
                 job.owner == session.0 + 1 && job.state == State::Running && job.lock == 0
@@ -489,11 +531,15 @@ impl Database for Toy {
     fn undo_to(&mut self, mark: Mark) {
         while self.journal.len() > mark.0 {
             match self.journal.pop() {
-                Some(Old::Job(at, old)) => self.put_job(usize::from(at), old),
-                Some(Old::Client(at, old)) => self.put_client(usize::from(at), old),
+                Some(Old::Job(at, old, hash)) => {
+                    self.put_job(usize::from(at), old, hash);
+                }
+                Some(Old::Client(at, old, hash)) => {
+                    self.put_client(usize::from(at), old, hash);
+                }
                 Some(Old::Connected) => {
-                    let at = self.clients.len() - 1;
-                    self.hash = self.hash.wrapping_sub(self.clients[at].hash_at(at));
+                    let hash = self.client_hashes.pop().unwrap_or(0);
+                    self.hash = self.hash.wrapping_sub(hash);
                     self.clients.pop();
                 }
                 Some(Old::Now(old)) => self.now_micros = old,
@@ -516,20 +562,30 @@ impl Database for Toy {
             None => 0,
             Some(session) => renaming.sessions[usize::from(session)] + 1,
         };
-        let jobs = self.jobs.iter().enumerate().map(|(at, job)| {
+        let mut sum = self.hash;
+        for (at, job) in self.jobs.iter().enumerate() {
             let (owner, lock) = (new(job.owner), new(job.lock));
-            Job {
-                owner,
-                lock,
-                ..*job
+            if (owner, lock) != (job.owner, job.lock) {
+                let renamed = Job {
+                    owner,
+                    lock,
+                    ..*job
+                };
+                sum = sum.wrapping_sub(self.job_hashes[at]);
+                sum = sum.wrapping_add(renamed.hash_at(at));
             }
-            .hash_at(at)
-        });
-        let clients = self.clients.iter().enumerate().map(|(at, client)| {
-            let at = usize::from(renaming.sessions[at]);
-            client.hash_at(at)
-        });
-        Some(jobs.chain(clients).fold(0, u128::wrapping_add))
+        }
+        // Idle sessions among themselves may be exchanged: only the others count.
+        let idle = Client::default();
+        let others = self.clients.iter().enumerate().filter(|(_, c)| **c != idle);
+        for (at, client) in others {
+            let new = usize::from(renaming.sessions[at]);
+            sum = sum.wrapping_sub(self.client_hashes[at]);
+            sum = sum.wrapping_add(idle.hash_at(at));
+            sum = sum.wrapping_add(client.hash_at(new));
+            sum = sum.wrapping_sub(idle.hash_at(new));
+        }
+        Some(sum)
     }
 
     fn session_colour(&mut self, session: SessionId, _: &Renaming) -> u128 {

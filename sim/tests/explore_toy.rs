@@ -60,6 +60,124 @@ fn states_and_transitions_are_those_of_the_plain_model() {
     }
 }
 
+/// The workload as a plain model: what each worker holds, and the rows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Model {
+    /// Of each row: pending, running or done; its owner and who has locked it, one up.
+    rows: Vec<(u8, u8, u8)>,
+    /// Of each worker: its next statement (4 = it has quit, 5 = it has crashed), and its row.
+    workers: Vec<(u8, usize)>,
+    crashes: u32,
+}
+
+impl Model {
+    fn step(&self, worker: usize) -> Model {
+        let mut next = self.clone();
+        let me = worker as u8 + 1;
+        let (statement, at) = self.workers[worker];
+        next.workers[worker] = match statement {
+            0 => match self.rows.iter().position(|row| row.0 == 0 && row.2 == 0) {
+                Some(free) => {
+                    next.rows[free].2 = me;
+                    (1, free)
+                }
+                None => (4, 0),
+            },
+            1 => (2, at),
+            2 => {
+                next.rows[at] = (1, me, 0);
+                (3, at)
+            }
+            _ => {
+                if next.rows[at].0 == 1 && next.rows[at].1 == me {
+                    next.rows[at] = (2, 0, 0);
+                }
+                (0, 0)
+            }
+        };
+        next
+    }
+
+    fn crash(&self, worker: usize) -> Model {
+        let mut next = self.clone();
+        for row in &mut next.rows {
+            if row.2 == worker as u8 + 1 {
+                row.2 = 0;
+            }
+        }
+        next.workers[worker] = (5, 0);
+        next.crashes -= 1;
+        next
+    }
+
+    fn next(&self) -> Vec<Model> {
+        let mut all = Vec::new();
+        for (at, worker) in self.workers.iter().enumerate() {
+            if worker.0 < 4 {
+                all.push(self.step(at));
+                if self.crashes > 0 {
+                    all.push(self.crash(at));
+                }
+            }
+        }
+        for (at, row) in self.rows.iter().enumerate() {
+            if row.0 == 1 && self.workers[usize::from(row.1) - 1].0 == 5 {
+                let mut next = self.clone();
+                next.rows[at] = (0, 0, 0);
+                all.push(next);
+            }
+        }
+        all
+    }
+
+    /// States and transitions.
+    fn counts(workers: usize, rows: usize, crashes: u32) -> (u64, u64) {
+        let first = Model {
+            rows: vec![(0, 0, 0); rows],
+            workers: vec![(0, 0); workers],
+            crashes,
+        };
+        let mut seen = std::collections::HashSet::from([first.clone()]);
+        let (mut open, mut transitions) = (vec![first], 0);
+        while let Some(state) = open.pop() {
+            for next in state.next() {
+                transitions += 1;
+                if seen.insert(next.clone()) {
+                    open.push(next);
+                }
+            }
+        }
+        (seen.len() as u64, transitions)
+    }
+}
+
+fn counts_as_the_model(workers_max: usize) {
+    for n in 3..=workers_max {
+        for m in 2..=4u8 {
+            for crashes in 0..=2 {
+                let found = workers(Toy::new(m), n, crashes).run();
+                let counts = found.expect("it can be explored").counts;
+                let model = Model::counts(n, usize::from(m), crashes);
+                let what = format!("({n},{m},{crashes})");
+                assert_eq!((counts.states, counts.transitions), model, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn states_are_those_of_a_model_with_every_number_of_crashes() {
+    counts_as_the_model(if cfg!(debug_assertions) { 3 } else { 4 });
+}
+
+#[test]
+#[ignore = "takes a minute in debug builds"]
+fn states_of_five_workers_are_those_of_a_model() {
+    assert_eq!(Model::counts(5, 4, 1), (228_126, 1_090_630));
+    assert_eq!(Model::counts(5, 4, 2), (395_976, 2_195_980));
+    counts_as_the_model(5);
+}
+
 #[test]
 fn code_is_polled_once_a_history() {
     // 1 start, 5 answers to the claim, 3 more for each of 4 rows, of which the last begins anew.

@@ -1,7 +1,11 @@
 //! `rowlock check`: explores scenarios and compares with the verdicts that their files expect.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rowlock_model::verdict::{Exploration, Verdict, Violation};
@@ -33,6 +37,15 @@ pub(crate) fn run(mut config: config::Check, output: &Output) -> Result<Exit, Fa
             "no case is left to check; `rowlock list` shows what there is".to_owned(),
         ));
     }
+    let explored = cases
+        .iter()
+        .filter(|meant| !meant.case.processes.is_empty());
+    if config.checkpoint.is_some() && explored.count() != 1 {
+        return Err(Failure::Usage(
+            "--checkpoint is for one case; narrow them down with --on, --isolation and --variant"
+                .to_owned(),
+        ));
+    }
     let columns = Columns::of(cases.iter().map(|meant| &meant.named));
     let mut check = Check {
         config: &config,
@@ -43,8 +56,13 @@ pub(crate) fn run(mut config: config::Check, output: &Output) -> Result<Exit, Fa
     };
     check.start()?;
     let start = Instant::now();
-    for meant in &cases {
-        check.case(meant)?;
+    match config.jobs {
+        1 => {
+            for meant in &cases {
+                check.case(meant)?;
+            }
+        }
+        _ => check.at_once(&cases)?,
     }
     check.end(start.elapsed())
 }
@@ -96,8 +114,13 @@ impl Check<'_> {
 
     fn case(&mut self, meant: &Meant<'_>) -> Result<(), Failure> {
         if !meant.case.processes.is_empty() {
-            self.explored(meant)?;
+            let (explored, elapsed) = self.explore(meant);
+            self.explored(meant, explored, elapsed)?;
         }
+        self.all_pinned(meant)
+    }
+
+    fn all_pinned(&mut self, meant: &Meant<'_>) -> Result<(), Failure> {
         for item in pinned(meant.scenario, meant.case, &[]) {
             self.pinned(&item)?;
         }
@@ -143,20 +166,74 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn explored(&mut self, meant: &Meant<'_>) -> Result<(), Failure> {
-        let mode = Mode {
+    fn mode(&self) -> Mode {
+        Mode {
             limits: self.config.limits.clone(),
             reductions: self.config.reductions,
             seed: self.config.seed,
             random: self.config.random,
             strategy: self.config.strategy,
-        };
+            guarantees: self.config.guarantees.clone(),
+            anytime: self.config.anytime,
+            checkpoint: self.config.checkpoint.clone(),
+        }
+    }
+
+    /// Explores a case now.
+    fn explore(&self, meant: &Meant<'_>) -> (Explored, Duration) {
         let start = Instant::now();
-        let explored = {
-            let progress = ProgressLine::new(self.output, &meant.named.name());
-            explore(meant.scenario, meant.case, &mode, &progress)
-        };
-        let elapsed = start.elapsed();
+        let progress = ProgressLine::new(self.output, &meant.named.name());
+        let explored = explore(meant.scenario, meant.case, &self.mode(), &progress);
+        (explored, start.elapsed())
+    }
+
+    /// All cases, several at the same time; each is reported as soon as those before it are.
+    fn at_once(&mut self, cases: &[Meant<'_>]) -> Result<(), Failure> {
+        let jobs = self.config.jobs.min(cases.len());
+        let mode = self.mode();
+        let next = AtomicUsize::new(0);
+        let (sender, done) = mpsc::channel();
+        thread::scope(|scope| {
+            for _ in 0..jobs {
+                let (sender, next, mode) = (sender.clone(), &next, &mode);
+                scope.spawn(move || {
+                    loop {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        let Some(meant) = cases.get(at) else { break };
+                        let start = Instant::now();
+                        let explored = (!meant.case.processes.is_empty()).then(|| {
+                            let silent = ProgressLine::silent();
+                            explore(meant.scenario, meant.case, mode, &silent)
+                        });
+                        if sender.send((at, explored, start.elapsed())).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(sender);
+            let mut early = BTreeMap::new();
+            let mut at = 0;
+            for (case, explored, elapsed) in done {
+                early.insert(case, (explored, elapsed));
+                while let Some((explored, elapsed)) = early.remove(&at) {
+                    if let Some(explored) = explored {
+                        self.explored(&cases[at], explored, elapsed)?;
+                    }
+                    self.all_pinned(&cases[at])?;
+                    at += 1;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn explored(
+        &mut self,
+        meant: &Meant<'_>,
+        explored: Explored,
+        elapsed: Duration,
+    ) -> Result<(), Failure> {
         match explored {
             Explored::Done(exploration) => self.concluded(meant, exploration, elapsed),
             Explored::Unsupported(problem) => self.unsupported(meant, &problem, elapsed),

@@ -6,24 +6,25 @@ use std::sync::Arc;
 
 use rowlock_model::schedule::Granularity;
 use rowlock_model::verdict::Bounds;
-use rowlock_model::{Dialect, Isolation};
+use rowlock_model::{Dialect, Guarantee, Isolation};
 use toml::de::DeTable;
 
 use super::levels::databases;
-use super::process::{Context, processes};
+use super::process::{Context, parsed_list, processes};
 use super::property::{Groups, property};
 use super::reader::{Reader, Table, nearest};
 use super::{Body, Case, Expectation, Process, Program, Property, Scenario, When, pinned};
 use crate::source::{FileError, Problem, Source};
 
 /// Keys that a variant may replace.
-const VARIANT_KEYS: [&str; 13] = [
+const VARIANT_KEYS: [&str; 14] = [
     "databases",
     "isolation",
     "setup",
     "bounds",
     "granularity",
     "contention",
+    "guarantees",
     "process",
     "always",
     "sometimes",
@@ -144,6 +145,8 @@ fn case(
         let message = format!("`{}` is not `none`", contention.text);
         reader.problem(contention.span.clone(), message);
     }
+    let guarantees = parsed_list::<Guarantee>(&mut table, "guarantees", reader);
+    let guarantees = guarantees.unwrap_or_default().into_iter();
     let context = Context {
         database,
         isolation,
@@ -185,6 +188,7 @@ fn case(
         bounds,
         granularity,
         needs_contention: contention.is_none(),
+        guarantees: guarantees.map(|(guarantee, _)| guarantee).collect(),
         processes,
         properties,
         pinned,
@@ -409,6 +413,7 @@ fn expectation(
             })?;
             let mut names: Vec<&str> = properties.iter().map(|p| &*p.name).collect();
             names.extend(BUILT_IN);
+            names.extend(Guarantee::ALL.map(Guarantee::name));
             names.extend(rowlock_model::claim::promise::ALL);
             names.extend(rowlock_model::guard::promise::ALL);
             if check_name && !names.contains(&name) {

@@ -130,6 +130,7 @@ fn case(
         },
         granularity: Granularity::default(),
         needs_contention: true,
+        guarantees: Vec::new(),
         processes: processes.iter().map(of_level).collect(),
         properties,
         pinned: Vec::new(),

@@ -10,7 +10,7 @@ use super::trie::{Action, NodeId};
 use super::world::{
     Budget, Client, Flaw, Line, Phase, Process, World, broken, open_session, terminated,
 };
-use crate::database::{Answer, Database, Footprint, Internal, Progress, Request};
+use crate::database::{Answer, Database, Footprint, Internal, Progress, Request, Submitted};
 use crate::host::{Event, Given};
 
 impl<D: Database> World<D> {
@@ -33,16 +33,22 @@ impl<D: Database> World<D> {
         if records && !self.tracking {
             self.db.end_footprint();
         }
+        if self.serial.is_some() {
+            self.forget_rolled_back();
+        }
         result
     }
 
     fn carry_out_watched(&mut self, choice: Choice) -> Result<(), Flaw> {
+        self.begin_trace();
         let carried = self.carry_out(choice);
+        let traced = self.end_trace();
         if !self.contention.found {
             self.meet();
         }
         // What a process says of itself comes before what is said about it.
         carried?;
+        traced?;
         if !self.monitors.is_empty() {
             self.watch(choice)?;
         }
@@ -173,7 +179,11 @@ impl<D: Database> World<D> {
             let error = self.refusal(process, request, broken());
             return self.answer(process, request, line, error);
         }
-        match self.submit(process, line, at) {
+        let progress = match self.submit(process, line, at) {
+            Submitted::Known(number) => return self.answer_known(process, request, line, number),
+            Submitted::Other(progress) => progress,
+        };
+        match progress {
             Progress::Done(answer) => self.answer(process, request, line, answer),
             Progress::Pauses => {
                 self.happened.pauses = true;
@@ -193,7 +203,7 @@ impl<D: Database> World<D> {
     }
 
     /// Gives the request at place `at` of a process's node to the server.
-    fn submit(&mut self, process: usize, line: usize, at: usize) -> Progress {
+    fn submit(&mut self, process: usize, line: usize, at: usize) -> Submitted {
         self.statements += 1;
         let server = self.server_id(line);
         let node = self.processes[process].node;
@@ -201,7 +211,15 @@ impl<D: Database> World<D> {
         let Action::Run(_, request) = &self.tries[trie].node(node).pending[at].action else {
             unreachable!("only statements are sent");
         };
-        self.db.submit(server, request)
+        if let Some(serial) = &mut self.serial {
+            serial.sent(line, request);
+        }
+        if self.serial.is_some() || self.history.is_some() {
+            let progress = self.db.submit(server, request);
+            self.note_progress(line, &progress);
+            return Submitted::Other(progress);
+        }
+        self.db.submit_numbered(server, request)
     }
 
     fn request(&self, process: usize, at: usize) -> Request {
@@ -223,6 +241,47 @@ impl<D: Database> World<D> {
             true => Answer::Batch(Err(error)),
             false => Answer::Exec(Err(error)),
         }
+    }
+
+    /// The client of `line` gets an answer to `request` that the server gave by number.
+    fn answer_known(
+        &mut self,
+        process: usize,
+        request: u32,
+        line: usize,
+        number: u32,
+    ) -> Result<(), Flaw> {
+        let state = self.lines[line];
+        let node = self.processes[process].node;
+        let trie = self.actors[process].trie;
+        let is_plain = state.client == Client::Open
+            && state.running.is_none()
+            && !self.is_watched()
+            && !self.db.is_gone(self.server_id(line));
+        if is_plain && let Some(next) = self.tries[trie].after_known(node, request, number) {
+            return self.enter(process, next);
+        }
+        let answer = self.db.known_answer(number);
+        let heard = self.tries[trie].node(node).find(request);
+        let heard = heard.is_some_and(|(_, pending)| !pending.orphan);
+        let event = (is_plain && heard).then(|| {
+            let given = match answer.clone() {
+                Answer::Exec(result) => Given::Exec(result),
+                Answer::Batch(result) => Given::Batch(result),
+            };
+            Event::Reply(request, given)
+        });
+        self.answer(process, request, line, answer)?;
+        if let Some(event) = event {
+            self.tries[trie].remember(node, request, number, &event);
+        }
+        Ok(())
+    }
+
+    /// Whether somebody looks at events.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        self.recording || !self.monitors.is_empty()
     }
 
     /// The client of `line` gets the answer to `request`.
@@ -305,7 +364,9 @@ impl<D: Database> World<D> {
             self.note_request(process, request);
         }
         let event = event(server);
-        match self.db.internal(event) {
+        let progress = self.db.internal(event);
+        self.note_progress(line, &progress);
+        match progress {
             Progress::Pauses => {
                 self.happened.pauses = true;
                 Ok(())
@@ -428,7 +489,7 @@ impl<D: Database> World<D> {
         match loss {
             Loss::NotArrived => {}
             Loss::ReplyLost => {
-                if let Progress::Done(answer) = self.submit(process, line, at)
+                if let Submitted::Other(Progress::Done(answer)) = self.submit(process, line, at)
                     && let Some(error) = answer.error()
                     && error.class == ErrorClass::Unsupported
                 {
@@ -470,7 +531,12 @@ impl<D: Database> World<D> {
         let request = self.late[number as usize].clone();
         let server = self.server_id(line);
         self.statements += 1;
-        match self.db.submit(server, &request) {
+        if let Some(serial) = &mut self.serial {
+            serial.sent(line, &request);
+        }
+        let progress = self.db.submit(server, &request);
+        self.note_progress(line, &progress);
+        match progress {
             Progress::Waits => self.happened.waits = true,
             Progress::Pauses => self.happened.pauses = true,
             Progress::Done(answer) => {

@@ -57,6 +57,7 @@ impl Checks {
             End::Over => {
                 self.check(world, |property| property.when == When::AtEnd)?;
                 world.judge_end()?;
+                world.judge_serial()?;
             }
             End::Stuck if !self.may_hang => {
                 return Err(Flaw::Violation {
@@ -80,7 +81,7 @@ impl Checks {
             }
             let rows = world
                 .db
-                .query(property.query, &[])
+                .find(property.query, &[])
                 .map_err(|error| Flaw::of_query(&property.name, error))?;
             if rows.is_empty() {
                 continue;

@@ -50,6 +50,9 @@ impl<D: Database> World<D> {
     /// A process has come to rest at `node`: sessions are closed, sleeps begin, a next round does.
     pub(super) fn enter(&mut self, process: usize, mut node: NodeId) -> Result<(), Flaw> {
         for _ in 0..EMPTY_ROUNDS_MAX {
+            if let Some(next) = self.next_round(process, node)? {
+                node = next;
+            }
             let Some(local) = self.rest_at(process, node)? else {
                 return Ok(());
             };
@@ -57,7 +60,7 @@ impl<D: Database> World<D> {
             if self.rules.rounds > 0 {
                 if old.rounds + 1 >= self.rules.rounds {
                     self.end_process(process, Phase::Done);
-                    return Ok(());
+                    return self.check_leaks(process);
                 }
                 let rounds = old.rounds + 1;
                 self.set_process(process, Process { rounds, ..old });
@@ -80,13 +83,38 @@ impl<D: Database> World<D> {
         }))
     }
 
+    /// The first history of the next round, if nothing happens between the rounds that anybody could
+    /// see.
+    fn next_round(&mut self, process: usize, node: NodeId) -> Result<Option<NodeId>, Flaw> {
+        let trie = &self.tries[self.actors[process].trie];
+        let found = trie.node(node);
+        let Some(Finish::Again(local)) = &found.finish else {
+            return Ok(None);
+        };
+        let is_quiet = self.rules.rounds == 0
+            && self.timers.is_empty()
+            && !self.is_watched()
+            && found.closed.is_empty()
+            && found.pending.is_empty()
+            && found.keeps_places;
+        let next = trie.plain_root(*local);
+        if is_quiet && next.is_some() && self.actors[process].reconnects {
+            self.reconnect(process)?;
+        }
+        Ok(next.filter(|_| is_quiet))
+    }
+
     /// Takes over what a process did on its way to `node`. Returns the local state with which the
     /// next round begins, if one does.
     fn rest_at(&mut self, process: usize, id: NodeId) -> Result<Option<u32>, Flaw> {
-        if self.recording || !self.monitors.is_empty() {
-            self.happened.entered.push((process as u8, id));
-        }
         let trie = self.actors[process].trie;
+        if self.is_watched() {
+            self.happened.entered.push((process as u8, id));
+        } else if self.timers.is_empty() && self.tries[trie].node(id).is_calm {
+            let old = self.processes[process];
+            self.set_process(process, Process { node: id, ..old });
+            return Ok(None);
+        }
         let closed = self.tries[trie].node(id).closed.len();
         for at in 0..closed {
             let local = self.tries[trie].node(id).closed[at];
@@ -111,6 +139,7 @@ impl<D: Database> World<D> {
                 // What the process sent without waiting for the answer still arrives.
                 if self.node(process).pending.is_empty() {
                     self.end_process(process, Phase::Done);
+                    self.check_leaks(process)?;
                 }
                 Ok(None)
             }

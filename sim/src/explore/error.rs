@@ -39,6 +39,9 @@ pub enum ExploreError {
         /// What is possible at this point.
         possible: String,
     },
+    /// A checkpoint does not belong to the exploration, or is damaged.
+    #[error("the checkpoint cannot be used: {0}")]
+    Checkpoint(String),
     /// Too many processes or sessions.
     #[error("{0}")]
     TooMany(String),

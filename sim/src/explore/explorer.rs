@@ -7,10 +7,11 @@ use std::ops::ControlFlow;
 
 use rowlock_model::schedule::{Choice, Granularity, Schedule};
 use rowlock_model::verdict::{Bounds, Counts, Exploration, Limits, Verdict, Violation};
-use rowlock_model::{DbError, Dialect, Isolation};
+use rowlock_model::{DbError, Dialect, Guarantee, Isolation};
 
 use super::check::Checks;
 use super::error::ExploreError;
+use super::history::History;
 use super::monitor::{Monitor, NoDeadlock, Numbered, NumberedMonitor, StateProperty, When};
 use super::program::{Ending, ProcessSpec, StepEnding, Worker};
 use super::random::{Random, Sampler};
@@ -21,7 +22,7 @@ use super::survey::{Enumeration, Survey};
 use super::symmetry::Symmetry;
 use super::trie::Trie;
 use super::world::{Flaw, World};
-use crate::database::{Answer, Database, Progress as Reached, Request, StatementId};
+use crate::database::{Answer, Database, Progress as Reached, Request, RowOrder, StatementId};
 
 /// Explores what processes do to each other in one database.
 ///
@@ -40,15 +41,16 @@ pub struct Explorer<D> {
     setup: Vec<String>,
     specs: Vec<ProcessSpec>,
     bounds: Bounds,
-    limits: Limits,
+    pub(super) limits: Limits,
     properties: Vec<StateProperty>,
     monitors: Vec<Box<dyn NumberedMonitor>>,
     contention_expected: bool,
     prompt_notice: bool,
     may_hang: bool,
     granularity: Granularity,
-    reductions: Reductions,
+    pub(super) reductions: Reductions,
     broken: Broken,
+    guarantees: Vec<Guarantee>,
 }
 
 /// What an exploration found, beyond its verdict.
@@ -90,6 +92,7 @@ impl<D: Database> Explorer<D> {
             granularity: Granularity::Statement,
             reductions: Reductions::default(),
             broken: Broken::Nothing,
+            guarantees: Vec::new(),
         }
     }
 
@@ -227,6 +230,19 @@ impl<D: Database> Explorer<D> {
         self.monitor(NoDeadlock)
     }
 
+    /// What every run has to keep, whatever the program is about. Asked for twice is asked for once.
+    #[must_use]
+    pub fn guarantee(mut self, guarantee: Guarantee) -> Explorer<D> {
+        if self.guarantees.contains(&guarantee) {
+            return self;
+        }
+        self.guarantees.push(guarantee);
+        match guarantee {
+            Guarantee::NoDeadlock => self.no_deadlock(),
+            _ => self,
+        }
+    }
+
     /// Nothing needs to contend: switches the verdict `vacuous` for lack of contention off.
     #[must_use]
     pub fn without_contention(mut self) -> Explorer<D> {
@@ -279,6 +295,8 @@ impl<D: Database> Explorer<D> {
         let Ok(mut run) = self.start()? else {
             return Ok(Survey::default());
         };
+        // Ends are compared without the order of rows that nobody sees.
+        run.world.db.set_row_order(RowOrder::Watched);
         let reducer = run.reducer(reductions, broken);
         let until = Until::Everything;
         let search = Search::new(&mut run.world, &mut run.checks, &limits, until, reducer);
@@ -303,6 +321,7 @@ impl<D: Database> Explorer<D> {
         let Ok(mut run) = self.start()? else {
             return Ok(Some(Survey::default()));
         };
+        run.world.db.set_row_order(RowOrder::Watched);
         let enumeration = Enumeration {
             world: &mut run.world,
             checks: &mut run.checks,
@@ -342,31 +361,11 @@ impl<D: Database> Explorer<D> {
         progress: &mut OnProgress<'_>,
         detailed: bool,
     ) -> Result<Detailed, ExploreError> {
-        let (limits, reductions, broken) = (self.limits.clone(), self.reductions, self.broken);
-        let mut run = match self.start()? {
-            Ok(run) => run,
-            Err(exploration) => return Ok(without_details(exploration)),
-        };
-        let reducer = run.reducer(reductions, broken);
-        let reduced = reducer.is_some();
-        let until = match reduced {
-            true => Until::AnyViolation,
-            false => Until::SmallViolation,
-        };
-        let search = Search::new(&mut run.world, &mut run.checks, &limits, until, reducer);
-        let mut found = search.run(progress)?;
-        if reduced && !found.violations.is_empty() {
-            // The smallest schedule may be among what was left out.
-            (run.world.statements, run.world.waits) = (0, 0);
-            let witness = std::mem::take(&mut found.witness);
-            let until = Until::SmallViolation;
-            let search = Search::new(&mut run.world, &mut run.checks, &limits, until, None);
-            found = search.run(progress)?;
-            if found.violations.is_empty() {
-                return run.conclude_witness(witness, &found);
-            }
+        let limits = self.limits.clone();
+        match self.start()? {
+            Ok(run) => run.search(&limits, progress, detailed),
+            Err(exploration) => Ok(without_details(exploration)),
         }
-        run.conclude_search(found, detailed && !reduced)
     }
 
     /// Runs interleavings at random.
@@ -393,11 +392,7 @@ impl<D: Database> Explorer<D> {
             return Ok(run.exploration(Verdict::Unsupported(Box::new(what)), counts));
         }
         let verdict = match (sampled.violation, sampled.stopped) {
-            (Some(path), _) => {
-                let property = run.violated(&path)?.property;
-                let path = run.world.shrink(&mut run.checks, path, &property)?;
-                Verdict::Violated(Box::new(run.violated(&path)?))
-            }
+            (Some(path), _) => run.smaller(path)?,
             (None, Some(limit)) => Verdict::Incomplete(limit),
             (None, None) => match run.vacuous(sampled.ends) {
                 Some(why) => Verdict::Vacuous(why),
@@ -431,7 +426,7 @@ impl<D: Database> Explorer<D> {
 
     /// Sets up and starts the processes. What is violated or not modelled before the first choice
     /// is a conclusion already.
-    fn start(mut self) -> Result<Result<Run<D>, Exploration>, ExploreError> {
+    pub(super) fn start(mut self) -> Result<Result<Run<D>, Exploration>, ExploreError> {
         let conclude = |flaw, bounds| {
             let verdict = match flaw {
                 Flaw::Error(error) => return Err(error),
@@ -468,6 +463,15 @@ impl<D: Database> Explorer<D> {
             // Only what the processes send pauses, not what prepares their sessions.
             let set = world.db.set_granularity(granularity);
             set.map_err(|error| Flaw::of_sql("the granularity".to_owned(), error))?;
+            world.no_leak = self.guarantees.contains(&Guarantee::NoLeak);
+            let mut anomalies = self.guarantees.clone();
+            anomalies.retain(|wanted| Guarantee::ANOMALIES.contains(wanted));
+            if !anomalies.is_empty() {
+                world.history = Some(Box::new(History::new(&anomalies)));
+            }
+            if self.guarantees.contains(&Guarantee::Serializable) {
+                world.keep_logs();
+            }
             world.start().map(|()| world)
         });
         match started {
@@ -476,6 +480,9 @@ impl<D: Database> Explorer<D> {
                 checks,
                 bounds: self.bounds,
                 contention_expected: self.contention_expected,
+                guarantees: self.guarantees,
+                reductions: self.reductions,
+                broken: self.broken,
             })),
             Err(flaw) => conclude(flaw, self.bounds),
         }
@@ -546,15 +553,18 @@ fn set_up(db: &mut impl Database, sql: &str) -> Result<(), Flaw> {
 }
 
 /// An exploration under way.
-struct Run<D> {
-    world: World<D>,
-    checks: Checks,
+pub(super) struct Run<D> {
+    pub(super) world: World<D>,
+    pub(super) checks: Checks,
     bounds: Bounds,
     contention_expected: bool,
+    pub(super) guarantees: Vec<Guarantee>,
+    reductions: Reductions,
+    broken: Broken,
 }
 
 impl<D: Database> Run<D> {
-    fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> Counts {
         Counts {
             statements: self.world.statements,
             waits: self.world.waits,
@@ -563,7 +573,7 @@ impl<D: Database> Run<D> {
         }
     }
 
-    fn exploration(self, verdict: Verdict, counts: Counts) -> Exploration {
+    pub(super) fn exploration(self, verdict: Verdict, counts: Counts) -> Exploration {
         Exploration {
             verdict,
             bounds: self.bounds,
@@ -571,8 +581,58 @@ impl<D: Database> Run<D> {
         }
     }
 
+    /// The exhaustive search.
+    pub(super) fn search(
+        mut self,
+        limits: &Limits,
+        progress: &mut OnProgress<'_>,
+        detailed: bool,
+    ) -> Result<Detailed, ExploreError> {
+        let reducer = self.reducer(self.reductions, self.broken);
+        let reduced = reducer.is_some();
+        // Without the graph of states, which only questions of detail and violations need.
+        let quick = reduced || !detailed;
+        let until = match quick {
+            true => Until::AnyViolation,
+            false => Until::SmallViolation,
+        };
+        let search = Search::new(&mut self.world, &mut self.checks, limits, until, reducer);
+        let mut found = search.run(progress)?;
+        if quick && !found.violations.is_empty() {
+            // The smallest schedule may be among what was left out.
+            (self.world.statements, self.world.waits) = (0, 0);
+            self.world.db.set_row_order(RowOrder::Counts);
+            let witness = std::mem::take(&mut found.witness);
+            let until = Until::SmallViolation;
+            let search = Search::new(&mut self.world, &mut self.checks, limits, until, None);
+            found = search.run(progress)?;
+            if found.violations.is_empty() {
+                return self.conclude_witness(witness, &found);
+            }
+        }
+        let complete =
+            found.violations.is_empty() && found.unsupported.is_none() && found.stopped.is_none();
+        let liveness = match complete {
+            true => self.liveness(limits, progress)?,
+            false => None,
+        };
+        let mut detailed = self.conclude_search(found, !quick)?;
+        if let Some(verdict) = liveness {
+            detailed.exploration.verdict = verdict;
+        }
+        Ok(detailed)
+    }
+
     /// What a search uses to leave things out.
-    fn reducer(&self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
+    fn reducer(&mut self, mut reductions: Reductions, broken: Broken) -> Option<Reducer> {
+        if reductions.row_order {
+            let order = match broken {
+                Broken::RowOrder => RowOrder::Ignored,
+                _ => RowOrder::Hidden,
+            };
+            self.world.db.set_row_order(order);
+            reductions.row_order = self.world.db.row_order() == order;
+        }
         // A property that looks at locks or sessions sees more than what is committed.
         reductions.invisible_steps &= !self.checks.properties.iter().any(|p| p.live);
         if !self.world.db.footprints_are_shown() {
@@ -594,9 +654,7 @@ impl<D: Database> Run<D> {
         witness: Vec<Choice>,
         found: &Found,
     ) -> Result<Detailed, ExploreError> {
-        let property = self.violated(&witness)?.property;
-        let path = self.world.shrink(&mut self.checks, witness, &property)?;
-        let verdict = Verdict::Violated(Box::new(self.violated(&path)?));
+        let verdict = self.smaller(witness)?;
         let mut counts = self.counts();
         counts.states = found.states;
         counts.transitions = found.transitions;
@@ -624,6 +682,7 @@ impl<D: Database> Run<D> {
         } else {
             if detailed {
                 interleavings = found.graph.interleavings();
+                counts.interleavings = Some(found.graph.paths());
             }
             match self.vacuous(found.ends) {
                 Some(why) => Verdict::Vacuous(why),
@@ -639,7 +698,7 @@ impl<D: Database> Run<D> {
     }
 
     /// Runs a violating path again and writes down what it did.
-    fn violated(&mut self, path: &[Choice]) -> Result<Violation, ExploreError> {
+    pub(super) fn violated(&mut self, path: &[Choice]) -> Result<Violation, ExploreError> {
         let replayed = self.world.replay(&mut self.checks, path)?;
         let (property, detail) = replayed
             .violation
@@ -653,7 +712,7 @@ impl<D: Database> Run<D> {
     }
 
     /// Why the question was empty, if it was.
-    fn vacuous(&self, ends: u64) -> Option<String> {
+    pub(super) fn vacuous(&self, ends: u64) -> Option<String> {
         for (at, property) in self.checks.properties.iter().enumerate() {
             if property.when == When::Sometimes && !self.checks.occurred[at] {
                 return Some(format!("`{}` never happened", property.name));

@@ -16,6 +16,18 @@ const KINDS: u32 = 60;
 const ACTORS: u32 = 52;
 const LOSSES: u32 = 48;
 
+impl Packed {
+    /// The word.
+    pub(crate) fn word(self) -> u64 {
+        self.0
+    }
+
+    /// What was packed into a word.
+    pub(crate) fn of_word(word: u64) -> Packed {
+        Packed(word)
+    }
+}
+
 impl From<Choice> for Packed {
     fn from(choice: Choice) -> Packed {
         let pack = |kind: u64, actor: u8, loss: u64, rest: u64| {
@@ -102,7 +114,7 @@ impl Graph {
         (self.spans.capacity() * 16 + self.to.capacity() * 4 + self.choices.capacity() * 8) as u64
     }
 
-    fn edges(&self, state: u32) -> impl Iterator<Item = (u32, Choice)> + '_ {
+    pub(super) fn edges(&self, state: u32) -> impl Iterator<Item = (u32, Choice)> + '_ {
         let (start, len) = self.spans.get(state as usize).copied().unwrap_or((0, 0));
         let range = start as usize..start as usize + len as usize;
         range.map(|at| (self.to[at], Choice::from(self.choices[at])))
@@ -145,7 +157,7 @@ impl Graph {
         paths.first().copied()
     }
 
-    fn states(&self) -> usize {
+    pub(super) fn states(&self) -> usize {
         let last = self.to.iter().copied().max().unwrap_or(0) as usize;
         self.spans.len().max(last + 1)
     }

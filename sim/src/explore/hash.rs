@@ -4,7 +4,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// The hash of three words. Sums of such hashes are compared, never the hashes alone, so both
 /// halves go through a full finaliser (that of splitmix64, with two sets of constants).
-#[inline]
+#[inline(always)]
 pub(crate) fn mix(tag: u64, a: u64, b: u64) -> u128 {
     let low = finish(
         a.wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -22,6 +22,7 @@ pub(crate) fn mix(tag: u64, a: u64, b: u64) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
+#[inline(always)]
 fn finish(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -29,12 +30,32 @@ fn finish(mut x: u64) -> u64 {
 }
 
 /// A fingerprint as a key: two words, so that entries of the visited table take no padding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key([u64; 2]);
 
+impl Key {
+    /// No fingerprint's key.
+    pub(crate) const NONE: Key = Key([0, 0]);
+
+    /// A word in which keys differ evenly.
+    #[inline]
+    pub(crate) fn word(self) -> u64 {
+        self.0[0] ^ self.0[1].rotate_left(32)
+    }
+
+    /// The low and the high word.
+    pub(crate) fn words(self) -> [u64; 2] {
+        self.0
+    }
+}
+
 impl From<u128> for Key {
+    #[inline]
     fn from(fingerprint: u128) -> Key {
-        Key([fingerprint as u64, (fingerprint >> 64) as u64])
+        match fingerprint {
+            0 => Key([1, 0]),
+            fingerprint => Key([fingerprint as u64, (fingerprint >> 64) as u64]),
+        }
     }
 }
 

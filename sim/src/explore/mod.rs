@@ -25,24 +25,36 @@
 //! It is deterministic, awaits nothing but its sessions, its host and its own tasks, and shares no
 //! memory with other processes. The first two are checked.
 
+mod anytime;
 mod apply;
 mod check;
 mod choices;
+mod cycles;
 mod deliver;
+mod dpor;
 mod error;
 mod explorer;
 mod footprints;
 mod graph;
 mod hash;
+mod history;
+mod liveness;
+mod long;
+mod minimise;
+mod modes;
 mod monitor;
+mod orders;
+mod paths;
 mod program;
 mod random;
 mod reduce;
 mod replay;
 mod search;
+mod serial;
 mod strategy;
 mod survey;
 mod symmetry;
+mod table;
 mod trie;
 mod watch;
 mod world;
@@ -51,6 +63,7 @@ pub(crate) use hash::mix;
 
 pub use error::ExploreError;
 pub use explorer::{Detailed, Explorer};
+pub use long::Checkpoints;
 pub use monitor::{Inspect, Monitor, NoDeadlock, Remark, Seen, Watch, What};
 pub use program::{Control, Ending, ProcessSpec, StepEnding, Worker};
 pub use random::Random;

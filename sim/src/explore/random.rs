@@ -1,6 +1,5 @@
 //! The random mode: seeded executions for what is too large to exhaust.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use rand_chacha::ChaCha8Rng;
@@ -11,9 +10,10 @@ use rowlock_model::verdict::Unsupported;
 use super::check::Checks;
 use super::choices::is_work;
 use super::error::ExploreError;
-use super::hash::{BuildIdentity, Key};
+use super::hash::Key;
 use super::search::{OnProgress, Progress};
 use super::strategy::{Chooser, Seen, Strategy};
+use super::table::{Place, Table};
 use super::world::{Flaw, World};
 use crate::database::Database;
 
@@ -66,7 +66,7 @@ pub(crate) struct Sampler<'a, D> {
     chooser: Chooser,
     work: Vec<Choice>,
     /// How often each state was met.
-    visited: HashMap<Key, u32, BuildIdentity>,
+    visited: Table<u32>,
     states_max: u64,
     depth_max: u32,
     /// Events of the longest execution so far: faults are spread over that length.
@@ -93,7 +93,7 @@ impl<'a, D: Database> Sampler<'a, D> {
             checks,
             scheduling: stream(SCHEDULING),
             faults: stream(FAULTS),
-            visited: HashMap::default(),
+            visited: Table::default(),
             states_max: limits.states,
             depth_max: limits.depth,
             length: 1,
@@ -140,10 +140,10 @@ impl<'a, D: Database> Sampler<'a, D> {
         }
         self.world.tracking = false;
         self.sampled.seen = Seen {
-            once: self.visited.values().filter(|n| **n == 1).count() as u64,
-            twice: self.visited.values().filter(|n| **n == 2).count() as u64,
+            once: self.visited.values().filter(|n| *n == 1).count() as u64,
+            twice: self.visited.values().filter(|n| *n == 2).count() as u64,
             distinct: self.visited.len() as u64,
-            met: self.visited.values().map(|n| u64::from(*n)).sum(),
+            met: self.visited.values().map(u64::from).sum(),
         };
         Ok(self.sampled)
     }
@@ -205,12 +205,13 @@ impl<'a, D: Database> Sampler<'a, D> {
             committed = now;
             let key = Key::from(self.world.fingerprint());
             let full = self.visited.len() as u64 >= self.states_max;
-            match self.visited.get_mut(&key) {
-                Some(met) => *met = met.saturating_add(1),
-                None if full => {}
-                None => {
-                    self.visited.insert(key, 1);
+            match self.visited.place(key) {
+                Place::Taken(at) => {
+                    let met = self.visited.value(at);
+                    *met = met.saturating_add(1);
                 }
+                Place::Free(_) if full => {}
+                Place::Free(at) => self.visited.fill(at, key, 1),
             }
             if path.len() as u64 > u64::from(self.depth_max) {
                 self.sampled.stopped = Some(format!("depth {}", self.depth_max));
@@ -250,7 +251,7 @@ impl<'a, D: Database> Sampler<'a, D> {
             transitions: self.sampled.transitions,
             depth: self.length as u32,
             executions: self.sampled.executions,
-            memory_bytes: self.visited.capacity() as u64 * 25,
+            memory_bytes: self.visited.bytes(),
         }
     }
 }
@@ -258,74 +259,4 @@ impl<'a, D: Database> Sampler<'a, D> {
 /// A number below `n`, near enough to uniform for small `n`.
 pub(crate) fn draw(rng: &mut impl Rng, n: usize) -> usize {
     ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
-}
-
-impl<D: Database> World<D> {
-    /// Makes a failing schedule smaller: leaves out stretches of events, then single ones, as long
-    /// as the same property still fails.
-    pub(crate) fn shrink(
-        &mut self,
-        checks: &mut Checks,
-        path: Vec<Choice>,
-        property: &str,
-    ) -> Result<Vec<Choice>, ExploreError> {
-        let mut best = path;
-        let mut size = best.len() / 2;
-        while size > 0 {
-            let mut at = 0;
-            while at < best.len() {
-                let mut shorter = best.clone();
-                shorter.drain(at..(at + size).min(best.len()));
-                match self.fails(checks, &shorter, property)? {
-                    Some(taken) => best = taken,
-                    None => at += size,
-                }
-            }
-            size /= 2;
-        }
-        Ok(best)
-    }
-
-    /// Runs those of `path` that are possible where they stand; what was run, if the property
-    /// fails.
-    fn fails(
-        &mut self,
-        checks: &mut Checks,
-        path: &[Choice],
-        property: &str,
-    ) -> Result<Option<Vec<Choice>>, ExploreError> {
-        let mark = self.mark();
-        let mut taken = Vec::new();
-        let mut enabled = Vec::new();
-        let mut flaw = checks.state(self).err();
-        for choice in path {
-            if flaw.is_some() {
-                break;
-            }
-            enabled.clear();
-            self.choices(&mut enabled);
-            if enabled.contains(choice) {
-                taken.push(*choice);
-                flaw = self
-                    .apply(*choice)
-                    .err()
-                    .or_else(|| checks.state(self).err());
-            }
-        }
-        if flaw.is_none() {
-            enabled.clear();
-            let work = self.choices(&mut enabled);
-            if !work && !World::<D>::may_advance(&enabled) {
-                flaw = checks.end(self).err();
-            }
-        }
-        self.undo_to(mark);
-        match flaw {
-            Some(Flaw::Error(error)) => Err(error),
-            Some(Flaw::Violation {
-                property: found, ..
-            }) if found == property => Ok(Some(taken)),
-            _ => Ok(None),
-        }
-    }
 }

@@ -35,6 +35,8 @@ pub struct Reductions {
     pub invisible_steps: bool,
     /// States that differ in nothing but which of several identical workers is which count as one.
     pub symmetry: bool,
+    /// The order in which tables keep their rows counts only where some program sees it.
+    pub row_order: bool,
 }
 
 impl Reductions {
@@ -43,12 +45,14 @@ impl Reductions {
         sleep_sets: true,
         invisible_steps: true,
         symmetry: true,
+        row_order: true,
     };
     /// None: every interleaving counts.
     pub const NONE: Reductions = Reductions {
         sleep_sets: false,
         invisible_steps: false,
         symmetry: false,
+        row_order: false,
     };
 
     /// Whether one is on.
@@ -94,6 +98,8 @@ pub enum Broken {
     Names,
     /// What sleeps is not renamed with its state.
     SleepersKeepNames,
+    /// The order of rows counts nowhere, whoever sees it.
+    RowOrder,
 }
 
 /// A choice that was explored already, with what it touches.

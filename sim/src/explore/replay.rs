@@ -99,6 +99,12 @@ impl<D: Database> World<D> {
     /// The events at which the monitor of `property` changed its mind, and the last one if it is
     /// what the monitor has `seen` to violate the property.
     fn matters(&self, property: &str, histories: &[Vec<u32>], seen: bool) -> Vec<usize> {
+        let is_anomaly = |g: &rowlock_model::Guarantee| g.name() == property;
+        if let Some(history) = &self.history
+            && rowlock_model::Guarantee::ANOMALIES.iter().any(is_anomaly)
+        {
+            return history.matters.clone();
+        }
         let Some(monitor) = self.monitors.iter().position(|m| m.name() == property) else {
             return Vec::new();
         };
@@ -224,7 +230,7 @@ fn is_enabled(choice: Choice, enabled: &[Choice]) -> bool {
 }
 
 /// The answer as schedules write it: of a script, its error or its last reply.
-fn outcome_of(answer: &Answer) -> Outcome {
+pub(super) fn outcome_of(answer: &Answer) -> Outcome {
     match answer {
         Answer::Exec(result) => Outcome::of(result),
         Answer::Batch(Err(error)) => Outcome::Failed(error.clone()),

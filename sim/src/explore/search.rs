@@ -1,7 +1,5 @@
 //! The exhaustive search: depth first over states, each expanded once.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ops::ControlFlow;
 
 use rowlock_model::schedule::Choice;
@@ -11,10 +9,11 @@ use super::check::{Checks, End};
 use super::error::ExploreError;
 use super::footprints::SleepId;
 use super::graph::{Graph, Packed};
-use super::hash::{BuildIdentity, Key};
+use super::hash::Key;
 use super::reduce::{Mistaken, Reducer, Sleeper};
 use super::survey::Survey;
 use super::symmetry::Symmetry;
+use super::table::{Place, Table};
 use super::world::{Flaw, World, WorldMark};
 use crate::database::Database;
 
@@ -94,7 +93,7 @@ struct Frame {
 }
 
 /// Of a visited state: its number, and what slept when it was expanded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Visited {
     state: u32,
     asleep: SleepId,
@@ -124,7 +123,7 @@ pub(crate) struct Search<'a, D> {
     checks: &'a mut Checks,
     limits: &'a Limits,
     until: Until,
-    visited: HashMap<Key, Visited, BuildIdentity>,
+    visited: Table<Visited>,
     stack: Vec<Frame>,
     /// Of each state, whether it is on the stack.
     on_stack: Vec<bool>,
@@ -133,6 +132,9 @@ pub(crate) struct Search<'a, D> {
     /// Edges of the states on the path, as far as they were explored.
     edges: Vec<(u32, Packed)>,
     reducer: Option<Reducer>,
+    /// Whether the graph is kept: without, a search takes less time and memory, and cannot say which
+    /// violating schedule is the smallest.
+    keeps_graph: bool,
     rules_version: u64,
     found: Found,
     states_max: u64,
@@ -146,17 +148,23 @@ impl<'a, D: Database> Search<'a, D> {
         until: Until,
         reducer: Option<Reducer>,
     ) -> Search<'a, D> {
+        let keeps_graph = until != Until::AnyViolation;
+        let visited = match keeps_graph || reducer.is_some() {
+            true => Table::default(),
+            false => Table::without_values(),
+        };
         Search {
             world,
             checks,
             limits,
             until,
-            visited: HashMap::default(),
+            visited,
             stack: Vec::new(),
             on_stack: Vec::new(),
             choices: Vec::new(),
             edges: Vec::new(),
             reducer,
+            keeps_graph,
             rules_version: 0,
             found: Found::default(),
             states_max: limits.states,
@@ -215,7 +223,9 @@ impl<'a, D: Database> Search<'a, D> {
             state: 0,
             asleep: SleepId::NOTHING,
         };
-        self.visited.insert(key, first);
+        if let Place::Free(at) = self.visited.place(key) {
+            self.visited.fill(at, key, first);
+        }
         self.open(0, mark, None, 0)?;
         while let Some(frame) = self.stack.last_mut() {
             if let (Some(explored), Some(reducer)) = (frame.explored.take(), &mut self.reducer) {
@@ -263,7 +273,7 @@ impl<'a, D: Database> Search<'a, D> {
                 self.world.take_footprint();
             }
             let state = self.violation(flaw)?;
-            self.edges.push((state, choice.into()));
+            self.edge(state, choice);
             self.world.undo_to(mark);
             return Ok(());
         }
@@ -278,67 +288,78 @@ impl<'a, D: Database> Search<'a, D> {
         let next = self.visited.len() as u32;
         let frame = self.stack.last_mut().expect("a choice is taken in a state");
         let committed = frame.committed;
+        let place = self.visited.place(key);
         let (mut asleep, mut from) = (SleepId::NOTHING, 0);
-        let known;
-        match (&mut self.reducer, touches) {
-            (Some(reducer), Some(touches)) => {
-                known = self.visited.get(&key).copied();
-                let back = known.is_some_and(|known| self.on_stack[known.state as usize]);
-                if (!back || reducer.may_close_cycles())
-                    && reducer.is_invisible(self.world, choice, touches)
-                {
-                    let process = self.world.process_of(choice);
-                    leave_to(self.world, process, &mut self.choices, frame.next);
-                }
-                let before = frame.asleep;
-                from = reducer.asleep.len();
-                asleep = reducer.fall_asleep(before, touches);
-                if reducer.on.sleep_sets {
-                    frame.explored = Some(Sleeper {
-                        choice: choice.into(),
-                        touches,
-                    });
-                }
+        if let (Some(reducer), Some(touches)) = (&mut self.reducer, touches) {
+            let back = match place {
+                Place::Taken(at) => self.on_stack[self.visited.value(at).state as usize],
+                Place::Free(_) => false,
+            };
+            if (!back || reducer.may_close_cycles())
+                && reducer.is_invisible(self.world, choice, touches)
+            {
+                let process = self.world.process_of(choice);
+                leave_to(self.world, process, &mut self.choices, frame.next);
             }
-            _ => match self.visited.entry(key) {
-                Entry::Occupied(entry) => known = Some(*entry.get()),
-                Entry::Vacant(place) => {
-                    let state = next;
-                    place.insert(Visited { state, asleep });
-                    self.edges.push((state, choice.into()));
-                    self.open(state, mark, Some(committed), 0)?;
-                    self.check_limits();
-                    return Ok(());
-                }
-            },
+            let before = frame.asleep;
+            from = reducer.asleep.len();
+            asleep = reducer.fall_asleep(before, touches);
+            if reducer.on.sleep_sets {
+                frame.explored = Some(Sleeper {
+                    choice: choice.into(),
+                    touches,
+                });
+            }
         }
-        match known {
-            None => {
+        match place {
+            Place::Free(at) => {
                 let state = next;
-                self.visited.insert(key, Visited { state, asleep });
-                self.edges.push((state, choice.into()));
+                self.visited.fill(at, key, Visited { state, asleep });
+                self.edge(state, choice);
                 self.open(state, mark, Some(committed), from)?;
                 self.check_limits();
             }
-            Some(known) => {
-                self.edges.push((known.state, choice.into()));
-                let reducer = self.reducer.as_mut();
-                match reducer.and_then(|r| r.wake(known.asleep, asleep, from)) {
-                    None => {
-                        if let Some(reducer) = &mut self.reducer {
-                            reducer.asleep.truncate(from);
-                        }
-                        self.world.undo_to(mark);
-                    }
-                    Some((awake, asleep)) => {
-                        let state = known.state;
-                        self.visited.insert(key, Visited { state, asleep });
-                        self.open_again(state, mark, &awake, from);
-                    }
-                }
+            Place::Taken(at) if self.reducer.is_some() || self.keeps_graph => {
+                let known = *self.visited.value(at);
+                self.edge(known.state, choice);
+                self.come_back(known, at, mark, asleep, from);
             }
+            Place::Taken(_) => self.world.undo_to(mark),
         }
         Ok(())
+    }
+
+    /// Notes an edge from the present state.
+    #[inline]
+    fn edge(&mut self, to: u32, choice: Choice) {
+        if self.keeps_graph {
+            self.edges.push((to, choice.into()));
+        }
+    }
+
+    /// A state is reached again, with `asleep` asleep: goes back, unless something has woken up.
+    fn come_back(
+        &mut self,
+        known: Visited,
+        place: usize,
+        mark: WorldMark,
+        asleep: SleepId,
+        from: usize,
+    ) {
+        let reducer = self.reducer.as_mut();
+        match reducer.and_then(|r| r.wake(known.asleep, asleep, from)) {
+            None => {
+                if let Some(reducer) = &mut self.reducer {
+                    reducer.asleep.truncate(from);
+                }
+                self.world.undo_to(mark);
+            }
+            Some((awake, asleep)) => {
+                let state = known.state;
+                *self.visited.value(place) = Visited { state, asleep };
+                self.open_again(state, mark, &awake, from);
+            }
+        }
     }
 
     /// Notes a violation in the present, half-entered state; other flaws end the search.
@@ -357,11 +378,16 @@ impl<'a, D: Database> Search<'a, D> {
             state: next,
             asleep,
         };
-        let state = self.visited.entry(key).or_insert(new).state;
-        if state == next {
-            self.note_violation(state, property);
-        }
-        Ok(state)
+        Ok(match self.visited.place(key) {
+            Place::Taken(at) if self.keeps_graph => self.visited.value(at).state,
+            // Nobody asks where an edge leads.
+            Place::Taken(_) => 0,
+            Place::Free(at) => {
+                self.visited.fill(at, key, new);
+                self.note_violation(next, property);
+                next
+            }
+        })
     }
 
     fn note_violation(&mut self, state: u32, property: &str) {
@@ -434,11 +460,15 @@ impl<'a, D: Database> Search<'a, D> {
     }
 
     fn push(&mut self, state: u32, mark: WorldMark, choices: usize, committed: u64, asleep: usize) {
-        let at = state as usize;
-        if self.on_stack.len() <= at {
-            self.on_stack.resize(at + 1, false);
+        // Only reductions ask which states are on the path.
+        let mut first = false;
+        if self.reducer.is_some() {
+            let at = state as usize;
+            if self.on_stack.len() <= at {
+                self.on_stack.resize(at + 1, false);
+            }
+            first = !std::mem::replace(&mut self.on_stack[at], true);
         }
-        let first = !std::mem::replace(&mut self.on_stack[at], true);
         self.stack.push(Frame {
             state,
             mark,
@@ -490,10 +520,11 @@ impl<'a, D: Database> Search<'a, D> {
 
     /// Leaves a state whose choices are explored.
     fn close(&mut self, frame: &Frame) {
-        self.found
-            .graph
-            .expand(frame.state, &self.edges[frame.edges..]);
-        self.edges.truncate(frame.edges);
+        if self.keeps_graph {
+            let edges = &self.edges[frame.edges..];
+            self.found.graph.expand(frame.state, edges);
+            self.edges.truncate(frame.edges);
+        }
         self.choices.truncate(frame.choices);
         if frame.first {
             self.on_stack[frame.state as usize] = false;
@@ -518,7 +549,7 @@ impl<'a, D: Database> Search<'a, D> {
     }
 
     fn bytes(&self) -> u64 {
-        let visited = self.visited.capacity() as u64 * 26;
+        let visited = self.visited.bytes();
         let histories: usize = self.world.tries.iter().map(super::trie::Trie::len).sum();
         let reducer = self.reducer.as_ref().map_or(0, Reducer::bytes);
         visited + self.found.graph.bytes() + histories as u64 * 1_000 + reducer

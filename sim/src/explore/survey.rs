@@ -10,7 +10,7 @@ use super::error::ExploreError;
 use super::hash::mix;
 use super::symmetry::Symmetry;
 use super::world::{Flaw, World};
-use crate::database::Database;
+use crate::database::{Database, RowOrder};
 
 /// What all interleavings together come to.
 #[derive(Clone, Debug, Default)]
@@ -51,7 +51,7 @@ impl<D: Database> World<D> {
     /// What a state in which nothing is left to do comes to. Histories are left out: their numbers
     /// depend on the order of the search.
     pub(crate) fn outcome_hash(&mut self) -> u128 {
-        let server = self.db.fingerprint();
+        let server = self.without_row_order(|db| db.fingerprint());
         let mut sum = mix(1, server as u64, (server >> 64) as u64);
         for (at, process) in self.processes.iter().enumerate() {
             sum = sum.wrapping_add(mix(2, at as u64, process.phase as u64));
@@ -60,6 +60,17 @@ impl<D: Database> World<D> {
             sum = sum.wrapping_add(mix(3, at as u64, u64::from(*state)));
         }
         sum
+    }
+
+    /// What `look` sees of the server if the order of rows that nobody has seen does not count.
+    pub(super) fn without_row_order<R>(&mut self, look: impl FnOnce(&mut D) -> R) -> R {
+        let order = self.db.row_order();
+        if order == RowOrder::Watched {
+            self.db.set_row_order(RowOrder::Hidden);
+        }
+        let seen = look(&mut self.db);
+        self.db.set_row_order(order);
+        seen
     }
 
     /// A schedule for a person.
@@ -85,7 +96,19 @@ pub(crate) struct Enumeration<'a, D> {
 impl<D: Database> Enumeration<'_, D> {
     /// All runs from the present state; `None` if there are too many.
     pub(crate) fn run(mut self) -> Result<Option<Survey>, ExploreError> {
-        match self.runs_from_here() {
+        let found = loop {
+            let rules = self.world.db.rules_version();
+            let mark = self.world.mark();
+            let found = self.runs_from_here();
+            if self.world.db.rules_version() == rules {
+                break found;
+            }
+            // What was found until then follows other rules.
+            self.world.undo_to(mark);
+            self.survey = Survey::default();
+            self.path.clear();
+        };
+        match found {
             Ok(true) => Ok(Some(self.survey)),
             Ok(false) => Ok(None),
             Err(Flaw::Error(error)) => Err(error),

@@ -13,6 +13,8 @@
 
 use rowlock_model::schedule::{Choice, ProcessId, SessionId};
 
+use rustc_hash::FxHashMap;
+
 use super::hash::mix;
 use super::world::{Line, Process, World};
 use crate::database::{Database, Renaming};
@@ -24,11 +26,46 @@ pub(crate) struct Symmetry {
     classes: Vec<Vec<usize>>,
     keys: Vec<(u128, usize)>,
     naming: Naming,
-    renaming: Renaming,
+    /// Renamings that were made, by what they do.
+    renamings: FxHashMap<Naming, Renaming>,
+    alone: Alone,
+}
+
+/// Renamings that give one session the number 1 and all others 0. Their numbers go down from the
+/// highest.
+#[derive(Clone, Debug, Default)]
+struct Alone {
+    /// By session, with the process whose it was then.
+    known: Vec<Option<(u8, Renaming)>>,
+    made: u32,
+}
+
+impl Alone {
+    fn of<D: Database>(
+        &mut self,
+        world: &World<D>,
+        process: usize,
+        server: SessionId,
+    ) -> &Renaming {
+        let at = usize::from(server.0);
+        if self.known.len() <= at {
+            self.known.resize(at + 1, None);
+        }
+        let is_known = matches!(&self.known[at], Some((of, _)) if usize::from(*of) == process);
+        if !is_known {
+            let number = u32::MAX - self.made;
+            self.made += 1;
+            self.known[at] = Some((process as u8, world.only(process, server, number)));
+        }
+        match &self.known[at] {
+            Some((_, renaming)) => renaming,
+            None => unreachable!("it was just made"),
+        }
+    }
 }
 
 /// New numbers of processes and sessions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Naming {
     process: Vec<u8>,
     line: Vec<u8>,
@@ -130,7 +167,7 @@ impl Symmetry {
             self.keys.clear();
             for process in class {
                 self.keys
-                    .push((world.colour(*process, &mut self.renaming), *process));
+                    .push((world.colour(*process, &mut self.alone), *process));
             }
             self.keys.sort_unstable();
             for (place, (_, process)) in class.iter().zip(&self.keys) {
@@ -142,7 +179,15 @@ impl Symmetry {
         if self.naming.is_identity() {
             return world.fingerprint();
         }
-        let renamed = world.fingerprint_as(&self.naming, &mut self.renaming);
+        let renamed = if let Some(renaming) = self.renamings.get(&self.naming) {
+            world.fingerprint_as(&self.naming, renaming)
+        } else {
+            let mut renaming = world.rename_server(&self.naming);
+            renaming.number = self.renamings.len() as u32 + 1;
+            let renamed = world.fingerprint_as(&self.naming, &renaming);
+            self.renamings.insert(self.naming.clone(), renaming);
+            renamed
+        };
         renamed.unwrap_or_else(|| {
             self.naming.make_identity();
             world.fingerprint()
@@ -173,7 +218,7 @@ impl Symmetry {
             }
             let Naming { process, line } = &mut self.naming;
             world.number_lines(process, line);
-            let outcome = world.outcome_as(&self.naming, &mut self.renaming);
+            let outcome = world.outcome_as(&self.naming);
             least = least.min(outcome);
         }
         least
@@ -201,13 +246,32 @@ impl<D: Database> World<D> {
     pub(crate) fn may_exchange(&self) -> bool {
         !self.tells_apart
             && !self.db.shows_sessions()
+            // Histories are kept by process.
+            && self.serial.is_none()
+            && self.history.is_none()
             && self.monitors.iter().all(|monitor| monitor.is_symmetric())
     }
 
     /// What is known of a process by itself.
-    fn colour(&mut self, process: usize, renaming: &mut Renaming) -> u128 {
+    fn colour(&mut self, process: usize, alone: &mut Alone) -> u128 {
         const OWN_LINE: u64 = 20;
         let mut sum = self.processes[process].hash(0);
+        let now = self.db.now_micros();
+        let timers = self
+            .timers
+            .iter()
+            .filter(|t| usize::from(t.process) == process);
+        for timer in timers {
+            sum = sum.wrapping_add(timer.hash(0, now));
+        }
+        let line = self.lines.get(process).copied();
+        if self.has_one_each() && line == Some(Line::open(process, 0)) {
+            // All open sessions are alike.
+            let server = self.server_id(process);
+            let alone = alone.of(self, process, server);
+            let server = self.db.session_colour(server, alone);
+            return sum.wrapping_add(server);
+        }
         let mut local = 0;
         for at in 0..self.lines.len() {
             let line = self.lines[at];
@@ -216,14 +280,8 @@ impl<D: Database> World<D> {
             }
             local += 1;
             let server = self.server_id(at);
-            renaming.sessions.clear();
-            renaming
-                .sessions
-                .resize(usize::from(self.base) + self.lines.len(), 0);
-            renaming.sessions[usize::from(server.0)] = 1;
-            renaming.texts.clear();
-            self.name_sessions(process, &"".into(), renaming);
-            let server = self.db.session_colour(server, renaming);
+            let alone = alone.of(self, process, server);
+            let server = self.db.session_colour(server, alone);
             let own = Line { process: 0, ..line }.hash(local);
             sum = sum.wrapping_add(own).wrapping_add(mix(
                 OWN_LINE + local as u64,
@@ -231,17 +289,28 @@ impl<D: Database> World<D> {
                 (server >> 64) as u64,
             ));
         }
-        let now = self.db.now_micros();
-        let timers = self
-            .timers
-            .iter()
-            .filter(|t| usize::from(t.process) == process);
-        timers.fold(sum, |sum, timer| sum.wrapping_add(timer.hash(0, now)))
+        sum
+    }
+
+    /// Gives a session the number 1, and all others 0.
+    fn only(&self, process: usize, server: SessionId, number: u32) -> Renaming {
+        let mut renaming = Renaming {
+            number,
+            sessions: vec![0; 256],
+            texts: Vec::new(),
+        };
+        renaming.sessions[usize::from(server.0)] = 1;
+        self.name_sessions(process, &"".into(), &mut renaming);
+        renaming
     }
 
     /// Numbers sessions in the order of their processes' numbers.
     fn number_lines(&self, process: &[u8], line: &mut Vec<u8>) {
         line.clear();
+        if self.has_one_each() {
+            line.extend_from_slice(process);
+            return;
+        }
         let number = |at: usize| (process[usize::from(self.lines[at].process)], at);
         for at in 0..self.lines.len() {
             let mine = number(at);
@@ -260,45 +329,32 @@ impl<D: Database> World<D> {
         }
     }
 
-    fn rename_server(&self, naming: &Naming, renaming: &mut Renaming) {
-        renaming.sessions.clear();
+    fn rename_server(&self, naming: &Naming) -> Renaming {
+        let mut all = Renaming::default();
+        let renaming = &mut all;
         renaming.sessions.extend(0..self.base);
         let lines = naming.line.iter().map(|line| self.base + line);
         renaming.sessions.extend(lines);
-        renaming.texts.clear();
         for (process, new) in naming.process.iter().enumerate() {
             if process != usize::from(*new) {
                 let name = self.actors[usize::from(*new)].name.clone();
                 self.name_sessions(process, &name, renaming);
             }
         }
+        all
     }
 
     /// The fingerprint under other numbers.
-    fn fingerprint_as(&mut self, naming: &Naming, renaming: &mut Renaming) -> Option<u128> {
-        self.rename_server(naming, renaming);
+    fn fingerprint_as(&mut self, naming: &Naming, renaming: &Renaming) -> Option<u128> {
         let server = self.db.fingerprint_renamed(renaming)?;
-        let mut sum = self.surroundings(server);
-        for (at, process) in self.processes.iter().enumerate() {
-            sum = sum.wrapping_add(process.hash(usize::from(naming.process[at])));
-        }
-        for (at, line) in self.lines.iter().enumerate() {
-            let process = naming.process[usize::from(line.process)];
-            let renamed = Line { process, ..*line };
-            sum = sum.wrapping_add(renamed.hash(usize::from(naming.line[at])));
-        }
-        let now = self.db.now_micros();
-        for timer in &self.timers {
-            let process = naming.process[usize::from(timer.process)];
-            sum = sum.wrapping_add(timer.hash(process, now));
-        }
-        Some(sum)
+        Some(self.fingerprint_numbered(server, &naming.process, &naming.line))
     }
 
     /// What a finished run comes to, under other numbers.
-    fn outcome_as(&mut self, naming: &Naming, renaming: &mut Renaming) -> u128 {
-        self.rename_server(naming, renaming);
-        let server = self.db.fingerprint_renamed(renaming).unwrap_or(0);
+    fn outcome_as(&mut self, naming: &Naming) -> u128 {
+        let renaming = &self.rename_server(naming);
+        let server = self.without_row_order(|db| db.fingerprint_renamed(renaming));
+        let server = server.unwrap_or(0);
         let phase = |(at, process): (usize, &Process)| {
             mix(2, u64::from(naming.process[at]), process.phase as u64)
         };

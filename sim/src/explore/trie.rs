@@ -69,6 +69,12 @@ pub(crate) struct Node {
     pub(crate) places: Vec<u16>,
     pub(crate) notes: Vec<Note>,
     pub(crate) finish: Option<Finish>,
+    /// Nothing but a new history: no session was closed, no sleep begins, nothing has ended.
+    pub(crate) is_calm: bool,
+    /// Sessions that the harness opened stand where they stood.
+    pub(crate) keeps_places: bool,
+    /// Where answers lead that the server gives by number: request, number, history.
+    known: Vec<(u32, u32, NodeId)>,
     rest: Rest,
     origin: Origin,
     edges: Edges<Event>,
@@ -219,6 +225,32 @@ impl Trie {
         self.add(origin, rest, live, prepare)
     }
 
+    /// The history of a round that begins with local state `local`, if it is known and the same for
+    /// all.
+    pub(crate) fn plain_root(&self, local: u32) -> Option<NodeId> {
+        match self.roots.get(&local) {
+            Some(Edge::To(node)) => Some(*node),
+            _ => None,
+        }
+    }
+
+    /// The history after an answer by number, if it is known and the same for all.
+    #[inline]
+    pub(crate) fn after_known(&self, node: NodeId, request: u32, number: u32) -> Option<NodeId> {
+        let known = self.node(node).known.iter();
+        let mut found = known.filter(|(r, n, _)| *r == request && *n == number);
+        found.next().map(|(.., next)| *next)
+    }
+
+    /// Remembers where an answer by number leads, if that is the same for all.
+    pub(crate) fn remember(&mut self, node: NodeId, request: u32, number: u32, event: &Event) {
+        if let Some(Edge::To(next)) = self.node(node).edges.get(event) {
+            let next = *next;
+            let known = &mut self.nodes[node.0 as usize].known;
+            known.push((request, number, next));
+        }
+    }
+
     /// The history after `event` was added to that of `node`.
     pub(crate) fn advance(
         &mut self,
@@ -264,8 +296,14 @@ impl Trie {
             orphan: ask.orphan,
             main: ask.main,
         });
+        let pending: Vec<Pending> = pending.collect();
+        let sleeps = |p: &Pending| matches!(p.action, Action::Sleep(_));
+        let mut places = rest.places.iter().enumerate();
         self.nodes.push(Node {
-            pending: pending.collect(),
+            is_calm: rest.closed.is_empty() && rest.finish.is_none() && !pending.iter().any(sleeps),
+            keeps_places: places.all(|(at, local)| usize::from(*local) == at),
+            known: Vec::new(),
+            pending,
             closed: rest.closed.clone(),
             sessions: rest.sessions,
             places: rest.places.clone(),

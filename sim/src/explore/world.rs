@@ -13,8 +13,10 @@ use rowlock_model::{DbError, ErrorClass, Isolation};
 use super::error::ExploreError;
 use super::footprints::Own;
 use super::hash::mix;
+use super::history::History;
 use super::monitor::NumberedMonitor;
 use super::program::ProcessSpec;
+use super::serial::Serial;
 use super::trie::{NodeId, Trie, Viewer};
 use crate::database::{Answer, Database, Mark, Progress, Request};
 
@@ -81,11 +83,11 @@ pub(crate) struct Budget {
 /// What an entry of the journal puts back.
 #[derive(Clone, Debug)]
 enum Old {
-    Process(u8, Process),
-    Line(u8, Line),
+    Process(u8, Process, u128),
+    Line(u8, Line, u128),
     LineAdded,
     Timers(Vec<Timer>),
-    Budget(Budget),
+    Budget(Budget, u128),
     Monitor(u8, u32),
 }
 
@@ -95,6 +97,8 @@ pub(crate) struct WorldMark {
     db: Mark,
     journal: usize,
     writers: usize,
+    serial: usize,
+    history: usize,
 }
 
 /// Why a path ends.
@@ -189,6 +193,14 @@ pub(crate) struct World<D> {
     pub(super) late: Vec<Request>,
     journal: Vec<Old>,
     hash: u128,
+    /// The part of each process and of each session in the hash.
+    process_hashes: Vec<u128>,
+    line_hashes: Vec<u128>,
+    budget_hash: u128,
+    /// A time with its part in the fingerprint.
+    now_hash: (i64, u128),
+    /// Every process was declared with one session.
+    one_each: bool,
     pub(super) happened: Happened,
     /// Whether [`Happened::answer`] is wanted.
     pub(crate) recording: bool,
@@ -204,6 +216,12 @@ pub(crate) struct World<D> {
     /// Objects of the explorer that the last choice touched.
     pub(super) touched: Vec<u64>,
     pub(super) internals: Vec<crate::database::Internal>,
+    /// What was committed so far, if somebody asks whether it is serializable.
+    pub(crate) serial: Option<Box<Serial<D>>>,
+    /// Who read and wrote what, if somebody asks for anomalies.
+    pub(crate) history: Option<Box<History>>,
+    /// Whether a process that is done must not leave anything behind.
+    pub(crate) no_leak: bool,
 }
 
 /// Whether processes got in each other's way at all: one waited, was refused, or read or wrote what
@@ -221,7 +239,8 @@ const TIMER: u64 = 3;
 const BUDGET: u64 = 4;
 const MONITOR: u64 = 5;
 const NOW: u64 = 6;
-const SERVER: u64 = 7;
+/// The server's fingerprint is a sum of hashes as the world's is; the factor keeps them apart.
+const SERVER: u128 = 0x9e37_79b9_7f4a_7c15_d6e8_feb8_6659_fd93;
 
 impl<D: Database> World<D> {
     /// Opens the sessions of all processes in the order of declaration.
@@ -277,6 +296,7 @@ impl<D: Database> World<D> {
             };
             actors.len()
         ];
+        let one_each = actors.iter().all(|actor| actor.sessions == 1);
         let mut world = World {
             db,
             actors,
@@ -302,6 +322,11 @@ impl<D: Database> World<D> {
             late: Vec::new(),
             journal: Vec::new(),
             hash: 0,
+            process_hashes: Vec::new(),
+            line_hashes: Vec::new(),
+            budget_hash: 0,
+            now_hash: (0, mix(NOW, 0, 0)),
+            one_each,
             happened: Happened::default(),
             recording: false,
             statements: 0,
@@ -311,8 +336,11 @@ impl<D: Database> World<D> {
             tracking: false,
             touched: Vec::new(),
             internals: Vec::new(),
+            serial: None,
+            history: None,
+            no_leak: false,
         };
-        world.hash = world.hash_anew();
+        world.hash_anew();
         Ok(world)
     }
 
@@ -350,7 +378,11 @@ impl<D: Database> World<D> {
 
     /// The session that a process knows by its local number: the newest one, since a lost session
     /// of the harness is replaced.
+    #[inline]
     pub(super) fn line(&self, process: usize, local: u16) -> usize {
+        if local == 0 && self.has_one_each() {
+            return process;
+        }
         self.lines
             .iter()
             .rposition(|line| usize::from(line.process) == process && line.local == local)
@@ -397,24 +429,38 @@ impl<D: Database> World<D> {
             db: self.db.mark(),
             journal: self.journal.len(),
             writers: self.contention.writers.len(),
+            serial: self.serial.as_ref().map_or(0, |serial| serial.mark()),
+            history: self.history.as_ref().map_or(0, |history| history.mark()),
         }
     }
 
     pub(crate) fn undo_to(&mut self, mark: WorldMark) {
         self.db.undo_to(mark.db);
         self.contention.writers.truncate(mark.writers);
+        if let Some(serial) = &mut self.serial {
+            serial.undo_to(mark.serial);
+        }
+        if let Some(history) = &mut self.history {
+            history.undo_to(mark.history);
+        }
         while self.journal.len() > mark.journal {
             let Some(old) = self.journal.pop() else { break };
             match old {
-                Old::Process(at, old) => self.put_process(usize::from(at), old),
-                Old::Line(at, old) => self.put_line(usize::from(at), old),
+                Old::Process(at, old, hash) => {
+                    self.put_process(usize::from(at), old, hash);
+                }
+                Old::Line(at, old, hash) => {
+                    self.put_line(usize::from(at), old, hash);
+                }
                 Old::LineAdded => {
-                    let at = self.lines.len() - 1;
-                    self.hash = self.hash.wrapping_sub(self.lines[at].hash(at));
+                    let hash = self.line_hashes.pop().unwrap_or(0);
+                    self.hash = self.hash.wrapping_sub(hash);
                     self.lines.pop();
                 }
                 Old::Timers(old) => self.timers = old,
-                Old::Budget(old) => self.put_budget(old),
+                Old::Budget(old, hash) => {
+                    self.put_budget(old, hash);
+                }
                 Old::Monitor(at, old) => self.put_monitor(usize::from(at), old),
             }
         }
@@ -423,55 +469,113 @@ impl<D: Database> World<D> {
     /// The fingerprint of the whole world.
     pub(crate) fn fingerprint(&mut self) -> u128 {
         let now = self.db.now_micros();
-        let mut sum = self.hash.wrapping_add(mix(NOW, now as u64, 0));
+        if self.now_hash.0 != now {
+            self.now_hash = (now, mix(NOW, now as u64, 0));
+        }
+        let mut sum = self.hash.wrapping_add(self.now_hash.1);
+        if let Some(serial) = &self.serial {
+            sum = sum.wrapping_add(serial.hash());
+        }
+        if let Some(history) = &self.history {
+            sum = sum.wrapping_add(history.hash());
+        }
         for timer in &self.timers {
             sum = sum.wrapping_add(timer.hash(timer.process, now));
         }
         let server = self.db.fingerprint();
-        sum.wrapping_add(mix(SERVER, server as u64, (server >> 64) as u64))
+        sum.wrapping_add(server.wrapping_mul(SERVER))
     }
 
-    /// The part of the fingerprint that is about no process, around a server's.
-    pub(super) fn surroundings(&self, server: u128) -> u128 {
-        let sum = self.budget.hash();
-        let sum = sum.wrapping_add(mix(NOW, self.db.now_micros() as u64, 0));
-        let sum = sum.wrapping_add(mix(SERVER, server as u64, (server >> 64) as u64));
-        let states = self.monitor_states.iter().enumerate();
-        states.fold(sum, |sum, (at, state)| {
-            sum.wrapping_add(mix(MONITOR, at as u64, u64::from(*state)))
-        })
+    /// Whether every process has the one session that it was declared with: then both have the same
+    /// number.
+    #[inline]
+    pub(super) fn has_one_each(&self) -> bool {
+        self.one_each && self.lines.len() == self.actors.len()
     }
 
-    fn hash_anew(&self) -> u128 {
-        let mut sum = self.budget.hash();
-        for (at, process) in self.processes.iter().enumerate() {
-            sum = sum.wrapping_add(process.hash(at));
+    /// The fingerprint around a server's, with processes and sessions under other numbers.
+    pub(super) fn fingerprint_numbered(&self, server: u128, process: &[u8], line: &[u8]) -> u128 {
+        let now = self.db.now_micros();
+        let mut sum = self.hash.wrapping_add(match self.now_hash.0 == now {
+            true => self.now_hash.1,
+            false => mix(NOW, now as u64, 0),
+        });
+        for (at, state) in self.processes.iter().enumerate() {
+            let new = usize::from(process[at]);
+            if new != at {
+                sum = sum.wrapping_sub(self.process_hashes[at]);
+                sum = sum.wrapping_add(state.hash(new));
+            }
         }
-        for (at, line) in self.lines.iter().enumerate() {
-            sum = sum.wrapping_add(line.hash(at));
+        let moved = |at: usize| usize::from(line[at]) != at;
+        let one_each = self.has_one_each();
+        for (at, state) in self.lines.iter().enumerate().filter(|(at, _)| moved(*at)) {
+            let (owner, new) = (process[usize::from(state.process)], usize::from(line[at]));
+            let renamed = Line {
+                process: owner,
+                ..*state
+            };
+            if one_each {
+                // Open sessions among themselves may be exchanged: only the others count.
+                let open = |at: usize| Line::open(at, 0);
+                if *state != open(at) {
+                    sum = sum.wrapping_sub(self.line_hashes[at]);
+                    sum = sum.wrapping_add(open(at).hash(at));
+                    sum = sum.wrapping_add(renamed.hash(new));
+                    sum = sum.wrapping_sub(open(new).hash(new));
+                }
+                continue;
+            }
+            sum = sum.wrapping_sub(self.line_hashes[at]);
+            sum = sum.wrapping_add(renamed.hash(new));
+        }
+        for timer in &self.timers {
+            let new = process[usize::from(timer.process)];
+            sum = sum.wrapping_add(timer.hash(new, now));
+        }
+        sum.wrapping_add(server.wrapping_mul(SERVER))
+    }
+
+    /// Computes the hash of everything outside of the server.
+    fn hash_anew(&mut self) {
+        self.budget_hash = self.budget.hash();
+        let mut sum = self.budget_hash;
+        let processes = self.processes.iter().enumerate();
+        self.process_hashes = processes.map(|(at, process)| process.hash(at)).collect();
+        let lines = self.lines.iter().enumerate();
+        self.line_hashes = lines.map(|(at, line)| line.hash(at)).collect();
+        for part in self.process_hashes.iter().chain(&self.line_hashes) {
+            sum = sum.wrapping_add(*part);
         }
         for (at, state) in self.monitor_states.iter().enumerate() {
             sum = sum.wrapping_add(mix(MONITOR, at as u64, u64::from(*state)));
         }
-        sum
+        self.hash = sum;
     }
 
-    fn put_process(&mut self, at: usize, new: Process) {
-        let old = std::mem::replace(&mut self.processes[at], new);
-        self.hash = self.hash.wrapping_sub(old.hash(at));
-        self.hash = self.hash.wrapping_add(new.hash(at));
+    /// Puts a process into a state whose hash is known. Returns the old hash.
+    #[inline]
+    fn put_process(&mut self, at: usize, new: Process, hash: u128) -> u128 {
+        self.processes[at] = new;
+        let old = std::mem::replace(&mut self.process_hashes[at], hash);
+        self.hash = self.hash.wrapping_sub(old).wrapping_add(hash);
+        old
     }
 
-    fn put_line(&mut self, at: usize, new: Line) {
-        let old = std::mem::replace(&mut self.lines[at], new);
-        self.hash = self.hash.wrapping_sub(old.hash(at));
-        self.hash = self.hash.wrapping_add(new.hash(at));
+    /// As [`put_process`](Self::put_process), of a session.
+    #[inline]
+    fn put_line(&mut self, at: usize, new: Line, hash: u128) -> u128 {
+        self.lines[at] = new;
+        let old = std::mem::replace(&mut self.line_hashes[at], hash);
+        self.hash = self.hash.wrapping_sub(old).wrapping_add(hash);
+        old
     }
 
-    fn put_budget(&mut self, new: Budget) {
-        let old = std::mem::replace(&mut self.budget, new);
-        self.hash = self.hash.wrapping_sub(old.hash());
-        self.hash = self.hash.wrapping_add(new.hash());
+    fn put_budget(&mut self, new: Budget, hash: u128) -> u128 {
+        self.budget = new;
+        let old = std::mem::replace(&mut self.budget_hash, hash);
+        self.hash = self.hash.wrapping_sub(old).wrapping_add(hash);
+        old
     }
 
     fn put_monitor(&mut self, at: usize, new: u32) {
@@ -484,23 +588,25 @@ impl<D: Database> World<D> {
     pub(super) fn set_process(&mut self, at: usize, new: Process) {
         let old = self.processes[at];
         if old != new {
-            self.journal.push(Old::Process(at as u8, old));
-            self.put_process(at, new);
+            let hash = self.put_process(at, new, new.hash(at));
+            self.journal.push(Old::Process(at as u8, old, hash));
         }
     }
 
     pub(super) fn set_line(&mut self, at: usize, new: Line) {
         let old = self.lines[at];
         if old != new {
-            self.journal.push(Old::Line(at as u8, old));
-            self.put_line(at, new);
+            let hash = self.put_line(at, new, new.hash(at));
+            self.journal.push(Old::Line(at as u8, old, hash));
         }
     }
 
     pub(super) fn add_line(&mut self, line: Line) {
         self.touch(Own::Sessions);
         self.journal.push(Old::LineAdded);
-        self.hash = self.hash.wrapping_add(line.hash(self.lines.len()));
+        let hash = line.hash(self.lines.len());
+        self.hash = self.hash.wrapping_add(hash);
+        self.line_hashes.push(hash);
         self.lines.push(line);
     }
 
@@ -513,8 +619,9 @@ impl<D: Database> World<D> {
     }
 
     pub(super) fn set_budget(&mut self, new: Budget) {
-        self.journal.push(Old::Budget(self.budget));
-        self.put_budget(new);
+        let old = self.budget;
+        let hash = self.put_budget(new, new.hash());
+        self.journal.push(Old::Budget(old, hash));
     }
 
     pub(super) fn set_monitor(&mut self, at: usize, new: u32) {
@@ -535,6 +642,7 @@ impl Timer {
 }
 
 impl Process {
+    #[inline]
     pub(super) fn hash(&self, at: usize) -> u128 {
         let state = u64::from(self.node.0) << 8 | self.phase as u64;
         mix(PROCESS << 32 | at as u64, state, u64::from(self.rounds))
@@ -552,6 +660,7 @@ impl Line {
         }
     }
 
+    #[inline]
     pub(super) fn hash(&self, at: usize) -> u128 {
         let owner = u64::from(self.process) << 16 | u64::from(self.local);
         let client = owner << 8 | self.client as u64;

@@ -100,8 +100,8 @@ impl Ty {
 fn sized(chars: u32, names: [&'static str; 4]) -> &'static str {
     let place = match u64::from(chars) * 4 {
         0..=0xffff => 0,
-        ..=0xf_fffe => 1,
-        ..=0xfff_ffff => 2,
+        0x1_0000..=0xf_fffe => 1,
+        0xf_ffff..=0xfff_ffff => 2,
         _ => 3,
     };
     names[place]

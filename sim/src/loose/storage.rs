@@ -34,6 +34,7 @@
 //! [`LIMIT`]: super::query::Query::limit
 
 use std::fmt::Debug;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::{DbError, Row, Value};
@@ -42,6 +43,7 @@ use super::catalog::{ConflictAction, Table, VirtualTable};
 use super::expr::HostFunction;
 use super::plan::{Upsert, UpsertTarget};
 use super::query::{LockClause, RangeEntry, SortKey, Source};
+use crate::trace::Condition;
 
 /// Why a statement did not go on.
 #[derive(Clone, Debug, PartialEq)]
@@ -213,6 +215,17 @@ pub trait Storage: Host {
     type RowId: Clone + Debug + PartialEq;
     /// The position of a scan.
     type Cursor: Debug;
+
+    /// Whether somebody wants to know what is read.
+    fn is_traced(&self) -> bool {
+        false
+    }
+
+    /// A scan gives what passes `condition`.
+    fn trace_scan(&mut self, _: &Self::Cursor, _: &Arc<Table>, _condition: Rc<Condition>) {}
+
+    /// A row that a scan gave has passed.
+    fn trace_read(&mut self, _: &Arc<Table>, _row: &Row) {}
 
     /// Decides how a source is read.
     ///

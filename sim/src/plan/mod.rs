@@ -22,6 +22,7 @@ mod lower;
 pub mod partition;
 pub mod query;
 pub mod routine;
+mod row_order;
 pub mod types;
 pub mod walk;
 pub mod write;
@@ -30,6 +31,7 @@ pub use lower::variables;
 pub use lower::{
     argument_variables, column_map, descendants, lower, lower_inside, lower_sent, variable_type,
 };
+pub use row_order::{is_bag, is_blind};
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,6 +9,8 @@ use rowlock_model::schedule::SessionId;
 /// their sessions are renamed differ in nothing but who is who.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renaming {
+    /// Tells renamings apart, so that what is renamed can be remembered; 0 is not remembered.
+    pub number: u32,
     /// The new number of each session; those beyond the end keep theirs.
     pub sessions: Vec<u8>,
     /// Texts that stand for others.
@@ -22,6 +24,11 @@ thread_local! {
 }
 
 impl Renaming {
+    /// Whether a renaming is at work.
+    pub(crate) fn is_active() -> bool {
+        RENAMES.get()
+    }
+
     /// Runs `digest`; whatever is digested in it is renamed.
     pub fn within<R>(&self, digest: impl FnOnce() -> R) -> R {
         RENAMING.with_borrow_mut(|renaming| renaming.clone_from(self));
@@ -198,6 +205,7 @@ mod tests {
     fn sessions_and_texts_are_renamed() {
         let state = |a: u8, b: u8, name: &str| of((SessionId(a), 7u8, SessionId(b), name));
         let renaming = Renaming {
+            number: 0,
             sessions: vec![1, 0],
             texts: vec![("x".into(), "y".into())],
         };

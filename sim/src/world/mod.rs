@@ -35,6 +35,7 @@ use rustc_hash::FxHashMap;
 pub use self::digest::{Digest, Renaming};
 pub use self::footprint::Recorder;
 use crate::database::Mark;
+use crate::trace::Tracer;
 
 /// A typed object of a world.
 pub trait Object: Clone + Debug {
@@ -77,6 +78,9 @@ enum Undo<O: Object> {
     Counters(O::Counters),
 }
 
+/// More renamed digests than this are not kept.
+const RENAMED_MAX: usize = 1 << 20;
+
 /// The objects of one server.
 #[derive(Clone, Debug)]
 pub struct World<O: Object> {
@@ -93,8 +97,16 @@ pub struct World<O: Object> {
     /// Whether numbers count that a program normally cannot see, and which object counts the
     /// counters.
     exact: Option<Slot>,
+    /// Whether the order of rows is left out of digests, and the tables (by number) of which it was
+    /// seen all the same.
+    hides_order: bool,
+    ordered: Vec<u32>,
+    /// What digests become under renamings: follows from both, so it is remembered.
+    renamed: FxHashMap<(u128, u32), u128>,
     /// The footprint of the current step.
     pub footprint: Recorder,
+    /// What the current step does, row by row, if somebody wants to know.
+    pub trace: Tracer,
 }
 
 impl<O: Object> Default for World<O> {
@@ -110,7 +122,11 @@ impl<O: Object> Default for World<O> {
             sum: 0,
             dirty: Vec::new(),
             exact: None,
+            hides_order: false,
+            ordered: Vec::new(),
+            renamed: FxHashMap::default(),
             footprint: Recorder::default(),
+            trace: Tracer::default(),
         }
     }
 }
@@ -344,9 +360,44 @@ impl<O: Object> World<O> {
     /// in `counting` has the counters in its digest. Is not undone: fingerprints taken before and
     /// after are not to be compared.
     pub fn set_exact(&mut self, counting: Slot) {
-        if self.exact.replace(counting).is_some() {
-            return;
+        if self.exact.replace(counting).is_none() {
+            self.soil_all();
         }
+    }
+
+    /// Leaves the order of rows out of digests, or takes it in again. Not undone: fingerprints taken
+    /// before and after are not to be compared.
+    pub fn hide_order(&mut self, hides: bool) {
+        if self.hides_order != hides {
+            self.hides_order = hides;
+            self.soil_all();
+        }
+    }
+
+    /// Whether the order of the rows of a table is left out: it was not seen so far.
+    #[inline]
+    pub fn hides_order_of(&self, table: u32) -> bool {
+        self.hides_order && self.exact.is_none() && !self.ordered.contains(&table)
+    }
+
+    /// Some program has seen the order of the rows of a table. Not undone.
+    pub fn show_order_of(&mut self, table: u32) {
+        if !self.ordered.contains(&table) {
+            self.ordered.push(table);
+            if self.hides_order {
+                self.soil_all();
+            }
+        }
+    }
+
+    /// How many tables there are of which the order of rows was seen.
+    pub fn orders_seen(&self) -> usize {
+        self.ordered.len()
+    }
+
+    /// Every object is to be digested again.
+    fn soil_all(&mut self) {
+        self.renamed.clear();
         for entry in &mut self.log {
             if let Undo::Write(_, _, _, dirty) | Undo::Remove(_, _, _, _, dirty) = entry {
                 *dirty = true;
@@ -387,17 +438,48 @@ impl<O: Object> World<O> {
 
     /// What the fingerprint would be if sessions had other numbers.
     pub fn fingerprint_renamed(&mut self, renaming: &Renaming) -> u128 {
-        let plain = self.fingerprint();
-        renaming.within(|| {
-            let places = self.places.iter();
-            let objects = places.filter_map(|place| Some((place.object.as_deref()?, place.digest)));
-            objects
-                .filter(|(object, _)| object.names_sessions(self))
-                .fold(plain, |sum, (object, digest)| {
-                    let renamed = object.digest(self).unwrap_or(0);
-                    sum.wrapping_sub(digest).wrapping_add(renamed)
-                })
-        })
+        let mut sum = self.fingerprint();
+        for at in 0..self.places.len() {
+            let place = &self.places[at];
+            let digest = place.digest;
+            if digest != 0
+                && place
+                    .object
+                    .as_deref()
+                    .is_some_and(|o| o.names_sessions(self))
+            {
+                let renamed = self.digest_renamed(Slot(at as u32), renaming);
+                sum = sum.wrapping_sub(digest).wrapping_add(renamed);
+            }
+        }
+        sum
+    }
+
+    /// The digest of one object if sessions had other numbers; 0 if another object's covers it. Right
+    /// only as long as no object was written since the last fingerprint.
+    ///
+    /// # Panics
+    /// If the slot is empty.
+    pub fn digest_renamed(&mut self, slot: Slot, renaming: &Renaming) -> u128 {
+        let key = (self.places[slot.0 as usize].digest, renaming.number);
+        if renaming.number != 0
+            && let Some(known) = self.renamed.get(&key)
+        {
+            debug_assert_eq!(
+                *known,
+                renaming.within(|| self.read(slot).digest(self).unwrap_or(0)),
+                "a digest that is remembered is another one now"
+            );
+            return *known;
+        }
+        let renamed = renaming.within(|| self.read(slot).digest(self).unwrap_or(0));
+        if renaming.number != 0 {
+            if self.renamed.len() >= RENAMED_MAX {
+                self.renamed.clear();
+            }
+            self.renamed.insert(key, renamed);
+        }
+        renamed
     }
 
     /// An object that carries another digest than it should: somebody forgot to touch it.

@@ -15,6 +15,7 @@ use rowlock_sim::toy::{Mutant, Toy};
 pub(crate) enum Statement {
     Read(Table, i64),
     Count(Table),
+    All(Table),
     Lock(Table, i64, &'static str),
     Claim(Table),
     Add(Table, i64),
@@ -70,6 +71,7 @@ impl Statement {
         match self {
             Statement::Read(t, id) => plain(format!("SELECT v FROM {} WHERE id = {id}", t.name())),
             Statement::Count(t) => plain(format!("SELECT count(*) FROM {} WHERE v > 0", t.name())),
+            Statement::All(t) => plain(format!("SELECT v FROM {}", t.name())),
             Statement::Lock(t, id, how) => {
                 plain(format!("SELECT v FROM {} WHERE id = {id} {how}", t.name()))
             }
@@ -210,13 +212,21 @@ fn statement() -> impl Strategy<Value = Statement> {
     ]
 }
 
-fn client() -> impl Strategy<Value = Client> {
+/// As [`statement`], or one that shows the order of rows.
+fn statement_or_scan() -> impl Strategy<Value = Statement> {
+    prop_oneof![
+        8 => statement(),
+        1 => table().prop_map(Statement::All),
+    ]
+}
+
+fn client(statement: impl Strategy<Value = Statement>) -> impl Strategy<Value = Client> {
     let isolation = prop_oneof![
         2 => Just(Isolation::ReadCommitted),
         1 => Just(Isolation::RepeatableRead),
         1 => Just(Isolation::Serializable),
     ];
-    let statements = prop::collection::vec(statement(), 1..=4);
+    let statements = prop::collection::vec(statement, 1..=4);
     (
         isolation,
         any::<bool>(),
@@ -237,6 +247,17 @@ fn client() -> impl Strategy<Value = Client> {
 
 /// Random SQL programs: two or three sessions, perhaps two of them alike.
 pub(crate) fn sql() -> impl Strategy<Value = Program> {
+    program(|| client(statement()))
+}
+
+/// The same with statements that show the order of rows.
+pub(crate) fn sql_with_scans() -> impl Strategy<Value = Program> {
+    program(|| client(statement_or_scan()))
+}
+
+fn program<C: Strategy<Value = Client> + 'static>(
+    client: impl Fn() -> C,
+) -> impl Strategy<Value = Program> {
     let clients = prop_oneof![
         3 => (client(), client()).prop_map(|(a, b)| vec![a, b]),
         1 => client().prop_map(|a| vec![a.clone(), a]),

@@ -24,11 +24,13 @@ use crate::loose::types::DeclaredType;
 type Script = Rc<[Result<Rc<Parsed>, DbError>]>;
 
 /// A simulated MySQL or MariaDB server with one database.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct InnoDb {
     pub(super) store: Store,
     /// Prepared texts; they are no part of the state.
     prepared: Vec<Script>,
+    /// Their texts.
+    pub(super) texts: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, StatementId>,
     scripts: FxHashMap<Arc<str>, Script>,
 }
@@ -54,6 +56,7 @@ impl InnoDb {
         InnoDb {
             store: Store::new(flavour, database, START_MICROS),
             prepared: Vec::new(),
+            texts: Vec::new(),
             ids: FxHashMap::default(),
             scripts: FxHashMap::default(),
         }
@@ -447,8 +450,30 @@ impl Database for InnoDb {
         let id = StatementId(u32::try_from(self.prepared.len()).expect("fewer than 2^32 texts"));
         let script = self.script(sql);
         self.prepared.push(script);
-        self.ids.insert(sql.into(), id);
+        let text: Arc<str> = sql.into();
+        self.texts.push(Arc::clone(&text));
+        self.ids.insert(text, id);
         id
+    }
+
+    fn text(&self, statement: StatementId) -> Arc<str> {
+        self.text_of(statement)
+    }
+
+    fn has_transaction(&self, session: SessionId) -> bool {
+        self.is_in_transaction(session)
+    }
+
+    fn tracer(&mut self) -> Option<&mut crate::trace::Tracer> {
+        Some(&mut self.store.world.trace)
+    }
+
+    fn leftovers(&self, session: SessionId) -> Vec<String> {
+        self.kept_by(session)
+    }
+
+    fn tables(&self) -> Vec<String> {
+        self.user_tables()
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {

@@ -10,6 +10,7 @@ use super::shape::{IndexId, IndexShape, Shape};
 use super::store::Store;
 use super::trx::Undo;
 use crate::loose::catalog::TableId;
+use crate::trace::Trace;
 
 impl Store {
     /// A transaction that reads or locks something of InnoDB takes part from then on.
@@ -54,12 +55,17 @@ impl Store {
     /// Commits: changes become visible, locks go.
     pub fn commit(&mut self, session: SessionId) {
         let undo = std::mem::take(&mut self.trx_mut(session).undo);
-        if !undo.is_empty() {
+        if undo.is_empty() {
+            self.world.trace.push(Trace::Committed(session, None));
+        } else {
             self.world.footprint.write(name::COMMITS);
             let counters = self.world.counters_mut();
             counters.commit += 1;
             counters.committed += 1;
             let number = counters.commit;
+            self.world
+                .trace
+                .push(Trace::Committed(session, Some(number)));
             for change in &undo {
                 self.stamp(session, change, number);
             }
@@ -87,6 +93,7 @@ impl Store {
 
     /// Undoes everything and gives all locks back.
     pub fn rollback(&mut self, session: SessionId) {
+        self.world.trace.push(Trace::RolledBack(session));
         self.undo_changes(session, 0, false);
         self.finish(session);
     }
@@ -135,6 +142,9 @@ impl Store {
         key: &Key,
         partial: bool,
     ) {
+        if partial && self.world.trace.is_on() {
+            self.trace_undone(table, index, key);
+        }
         if self
             .records(index)
             .get(key)

@@ -25,6 +25,7 @@ use crate::loose::storage::{
     Access, Candidate, Choice, Inserted, NewRow, Purpose, Scan, SourcePlan, Stop, Storage,
     StoredRow,
 };
+use crate::trace::{Condition, Sees, Trace};
 
 /// What the engine has to know of the statement that runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -309,6 +310,34 @@ fn bounds(scan: &Scan<'_>) -> Vec<Bound> {
 impl Storage for Handler<'_> {
     type RowId = Key;
     type Cursor = usize;
+
+    fn is_traced(&self) -> bool {
+        self.store.world.trace.is_on()
+    }
+
+    fn trace_scan(&mut self, cursor: &usize, table: &Arc<Table>, condition: Rc<Condition>) {
+        let trx = self.store.trx(self.session);
+        let sees = match (self.run.scans[*cursor].plan.lock, trx.view) {
+            (Some(_), _) => Sees::Committed,
+            (None, _) if trx.level == Isolation::ReadUncommitted => Sees::Everything,
+            (None, Some(view)) => Sees::Upto(view),
+            (None, None) => Sees::Committed,
+        };
+        self.store.world.trace.push(Trace::Scan {
+            session: self.session,
+            table: table.id.0,
+            condition,
+            sees,
+        });
+    }
+
+    fn trace_read(&mut self, table: &Arc<Table>, row: &Row) {
+        self.store.world.trace.push(Trace::Read {
+            session: self.session,
+            table: table.id.0,
+            row: Row::clone(row),
+        });
+    }
 
     fn choose(&mut self, plan: &SourcePlan<'_>) -> Result<Choice, Stop> {
         let store = &*self.store;

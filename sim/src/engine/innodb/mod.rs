@@ -15,6 +15,7 @@
 
 pub mod access;
 mod alter;
+mod audit;
 pub mod catalog;
 mod change;
 mod control;

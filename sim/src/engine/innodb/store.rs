@@ -22,7 +22,7 @@ use crate::world::{Slot, World};
 
 /// All state of one server. Everything that reads or writes it goes through here, so that undo, footprints
 /// and the fingerprint see it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store {
     /// Which server.
     pub flavour: Flavour,

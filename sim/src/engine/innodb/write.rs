@@ -16,6 +16,7 @@ use super::shape::{IndexShape, Shape};
 use super::store::Store;
 use super::trx::Undo;
 use crate::loose::catalog::TableId;
+use crate::trace::Trace;
 
 /// Why a row was not written.
 #[derive(Clone, Debug, PartialEq)]
@@ -199,6 +200,12 @@ impl Store {
         let successor = self.records(index.id).successor(&key);
         self.reads_newest(index.id, &successor);
         self.lock_gap_for_insert(session, shape, index, &successor)?;
+        self.world.trace.push(Trace::Write {
+            session,
+            table: shape.table.id.0,
+            old: None,
+            new: Some(row.clone()),
+        });
         let record = Record {
             newest: version,
             older: Vec::new(),
@@ -216,9 +223,17 @@ impl Store {
 
     fn push_version(&mut self, session: SessionId, shape: &Shape, key: &Key, version: Version) {
         let index = shape.clustered().id;
+        let new = (!version.deleted).then(|| version.row.clone());
         let record = self.record_mut(index, key, false);
         let old = std::mem::replace(&mut record.newest, version);
+        let before = (!old.deleted).then(|| old.row.clone());
         record.older.insert(0, old);
+        self.world.trace.push(Trace::Write {
+            session,
+            table: shape.table.id.0,
+            old: before,
+            new,
+        });
         self.trx_mut(session).undo.push(Undo::Row {
             table: shape.table.id,
             index,

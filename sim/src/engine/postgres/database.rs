@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::{Granularity, SessionId};
-use rowlock_model::{Batch, DbError, Dialect, Isolation, Notice, Reply, Value};
+use rowlock_model::{Batch, DbError, Dialect, Isolation, Notice, Reply, Row, Value};
 use rustc_hash::FxHashMap;
 
 use super::lock::{Deadlock, DeadlockCheck};
@@ -13,8 +13,8 @@ use super::settings::{SettingStack, Settings};
 use super::statement::{Attempt, Halt, Parsed};
 use super::{Message, Store, errors};
 use crate::database::{
-    Answer, Database, Footprint, Internal, Mark, Pause, Progress, Renaming, Request, StatementId,
-    Wait,
+    Answer, Database, Footprint, Internal, Mark, Pause, Progress, Renaming, Request, RowOrder,
+    StatementId, Wait,
 };
 use crate::plan::types::Type;
 use crate::sql;
@@ -23,13 +23,13 @@ use crate::sql;
 type Script = Result<Rc<[Rc<Parsed>]>, DbError>;
 
 /// A simulated PostgreSQL server with one database.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Postgres {
     pub(super) store: Store,
     /// Prepared texts; they are no part of the state.
     prepared: Vec<Script>,
     /// Their texts.
-    texts: Vec<Arc<str>>,
+    pub(super) texts: Vec<Arc<str>>,
     ids: FxHashMap<Arc<str>, StatementId>,
     scripts: FxHashMap<Arc<str>, Script>,
     /// Notices as they are sent, for who wants them before the reply; no part of the state.
@@ -40,6 +40,8 @@ pub struct Postgres {
     keeps_notices: bool,
     /// See [`Database::shows_sessions`].
     shows_sessions: bool,
+    /// Whoever sends the statement only asks whether there is a row.
+    pub(super) only_asks: bool,
 }
 
 /// When the deadlock check of a waiting session is due.
@@ -82,6 +84,7 @@ impl Postgres {
             heard: FxHashMap::default(),
             keeps_notices: false,
             shows_sessions: false,
+            only_asks: false,
         }
     }
 
@@ -535,6 +538,26 @@ impl Database for Postgres {
         id
     }
 
+    fn text(&self, statement: StatementId) -> Arc<str> {
+        self.text_of(statement)
+    }
+
+    fn has_transaction(&self, session: SessionId) -> bool {
+        self.is_in_transaction(session)
+    }
+
+    fn tracer(&mut self) -> Option<&mut crate::trace::Tracer> {
+        Some(&mut self.store.world.trace)
+    }
+
+    fn leftovers(&self, session: SessionId) -> Vec<String> {
+        self.kept_by(session)
+    }
+
+    fn tables(&self) -> Vec<String> {
+        self.user_tables()
+    }
+
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {
         if let Request::Batch(script) = request {
             self.look_at_text(script);
@@ -577,6 +600,9 @@ impl Database for Postgres {
             Internal::Resume(session) | Internal::Continue(session) => self.resume(session),
             Internal::Deadlock(session) => match self.store.check_deadlock(session) {
                 DeadlockCheck::Hard(deadlock) => {
+                    for (_, tag, _) in &deadlock.cycle {
+                        self.store.note_order_of(*tag);
+                    }
                     let error = self.deadlock_error(&deadlock);
                     if let Some(progress) = self.fail_wait(session, &error) {
                         return progress;
@@ -723,6 +749,21 @@ impl Database for Postgres {
         }
     }
 
+    fn find(&mut self, query: StatementId, args: &[Value]) -> Result<Vec<Row>, DbError> {
+        self.only_asks = true;
+        let rows = self.query(query, args);
+        self.only_asks = false;
+        rows
+    }
+
+    fn set_row_order(&mut self, order: RowOrder) {
+        self.store.set_row_order(order);
+    }
+
+    fn row_order(&self) -> RowOrder {
+        self.store.row_order
+    }
+
     fn committed_version(&self) -> u64 {
         self.store.committed_version()
     }
@@ -745,7 +786,7 @@ impl Database for Postgres {
     }
 
     fn session_colour(&mut self, session: SessionId, alone: &Renaming) -> u128 {
-        alone.within(|| self.store.session_digest(session))
+        self.store.session_digest(session, alone)
     }
 
     fn shows_sessions(&self) -> bool {
@@ -753,7 +794,7 @@ impl Database for Postgres {
     }
 
     fn rules_version(&self) -> u64 {
-        self.store.detail()
+        self.store.detail() + 4 * self.store.world.orders_seen() as u64
     }
 
     fn has_timeouts(&self, session: SessionId) -> bool {

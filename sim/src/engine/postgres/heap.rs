@@ -6,11 +6,13 @@ use std::rc::Rc;
 
 use rowlock_model::schedule::SessionId;
 use rowlock_model::{Row, Value};
+use rustc_hash::FxHashMap;
 
 use super::object::{Key, name};
 use super::ssi::Filled;
 use super::version::{Birth, Death, Hold, row_digest};
 use super::{Entry, Holder, Object, RelId, Run, Snapshot, Store, Version, VersionId, Xid};
+use crate::trace::Trace;
 use crate::world::{Digest, Slot, World};
 
 /// The versions of a table, in physical order.
@@ -38,6 +40,10 @@ impl Heap {
                 digest.word(u64::from(index.rooted));
             }
         }
+        if world.hides_order_of(self.rel.0) {
+            digest.wide(self.contents(world));
+            return;
+        }
         for item in &self.items {
             if let Object::Version(version) = world.read(*item) {
                 version.digest(world, digest);
@@ -55,6 +61,45 @@ impl Heap {
         }
     }
 
+    /// All versions, in whatever order: each with the one that replaced it by name.
+    fn contents(&self, world: &World<Object>) -> u128 {
+        let versions = || {
+            self.items
+                .iter()
+                .filter_map(|item| version_in(world, *item))
+        };
+        let mut equals: FxHashMap<u128, u64> = FxHashMap::default();
+        let is_long = self.items.len() > 16;
+        let mut sum = 0u128;
+        for (at, version) in versions().enumerate() {
+            let ordinal = match is_long {
+                true => {
+                    let count = equals.entry(version.row_digest).or_default();
+                    *count += 1;
+                    *count - 1
+                }
+                false => equals_among(versions().take(at), version.row_digest),
+            };
+            let mut digest = Digest::new(202);
+            digest.word(ordinal);
+            version.digest(world, &mut digest);
+            sum = sum.wrapping_add(digest.finish128());
+        }
+        sum
+    }
+
+    /// A name of a version that does not depend on the order of rows: its row, and how many versions
+    /// with an equal one lie before it. (Versions of one row follow each other in the order in which
+    /// they replace each other.)
+    fn name_of(&self, world: &World<Object>, id: VersionId, version: &Version) -> u64 {
+        let before = self.items.iter().take_while(|item| **item != id);
+        let before = before.filter_map(|item| version_in(world, *item));
+        let mut digest = Digest::new(204);
+        digest.wide(version.row_digest);
+        digest.word(equals_among(before, version.row_digest));
+        digest.finish128() as u64
+    }
+
     /// Whether a version is made, held or ended by somebody, or known by who does not see it.
     pub(super) fn names_sessions(&self, world: &World<Object>) -> bool {
         let mut items = self.items.iter();
@@ -67,6 +112,17 @@ impl Heap {
             |item| matches!(world.read(*item), Object::Version(v) if v.position < position),
         )
     }
+}
+
+fn version_in(world: &World<Object>, id: VersionId) -> Option<&Version> {
+    match world.read(id) {
+        Object::Version(version) => Some(version),
+        _ => None,
+    }
+}
+
+fn equals_among<'a>(versions: impl Iterator<Item = &'a Version>, row_digest: u128) -> u64 {
+    versions.filter(|v| v.row_digest == row_digest).count() as u64
 }
 
 /// The versions of a table as they were when a scan began; later changes do not show.
@@ -173,11 +229,26 @@ impl Store {
         if self.world.footprint.is_on() {
             self.world.footprint.read(name::table(rel));
         }
+        self.note_order(rel);
         Items(self.world.share(self.heap_slot(rel)))
     }
 
-    /// The rank of a version in its heap: canonical, unlike its id.
+    /// A name of a version that is canonical, unlike its id: its rank in its heap, or what its row says
+    /// if the order of rows is hidden.
     pub fn rank(world: &World<Object>, version: VersionId) -> u64 {
+        if world.is_present(version)
+            && let Object::Version(found) = world.read(version)
+            && world.hides_order_of(found.table.0)
+            && let Some(heap) = world.find(Key::Heap(found.table))
+            && let Object::Heap(heap) = world.read(heap)
+        {
+            return heap.name_of(world, version, found);
+        }
+        Store::place_in_order(world, version)
+    }
+
+    /// The rank of a version in its heap.
+    pub(super) fn place_in_order(world: &World<Object>, version: VersionId) -> u64 {
         if !world.is_present(version) {
             return u64::MAX;
         }
@@ -306,9 +377,20 @@ impl Store {
         counters.position += 1;
         let position = counters.position;
         self.number_handed_out();
-        if self.world.footprint.is_on() {
+        self.note_order(rel);
+        if self.world.footprint.is_on() && !self.world.hides_order_of(rel.0) {
             self.world.footprint.write(name::tail(rel));
             self.world.footprint.write(name::row_lock(rel, position));
+        }
+        if self.world.trace.is_on() {
+            let old = prev.map(|old| Row::clone(self.row(old)));
+            let new = Some(Row::clone(&row));
+            self.world.trace.push(Trace::Write {
+                session,
+                table: rel.0,
+                old,
+                new,
+            });
         }
         let place = self.next_place(rel, &row);
         let version = Version {

@@ -142,6 +142,9 @@ impl Store {
             };
             self.world.footprint.read(name);
         }
+        if !is_whole {
+            self.note_order(table);
+        }
         versions
     }
 
@@ -166,6 +169,7 @@ impl Store {
         if self.world.footprint.is_on() {
             self.world.footprint.read(name::table(table));
         }
+        self.note_order(table);
         entries
     }
 

@@ -5,6 +5,7 @@
 
 mod access;
 mod alter_index;
+mod audit;
 mod catalog;
 mod control;
 mod database;
@@ -21,6 +22,7 @@ mod pause;
 mod prepared;
 mod role;
 mod row_lock;
+mod row_order;
 mod sequence;
 mod session;
 mod settings;

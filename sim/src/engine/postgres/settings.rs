@@ -8,11 +8,13 @@
 //! the simulator cannot honour it, refused as not modelled.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
 
 use rowlock_model::{DbError, Isolation};
 
 use super::errors;
+use crate::world::{Digest, Renaming};
 
 /// The values in force in one session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -411,19 +413,74 @@ fn print_milliseconds(ms: i64) -> Arc<str> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SettingStack {
     /// In force now.
-    current: Arc<Settings>,
+    current: Arc<Kept>,
     /// In force after a commit of everything so far.
-    lasting: Arc<Settings>,
+    lasting: Arc<Kept>,
     /// `(current, lasting)` at the start of the transaction and of each open subtransaction.
-    saved: Vec<(Arc<Settings>, Arc<Settings>)>,
+    saved: Vec<(Arc<Kept>, Arc<Kept>)>,
     /// What `RESET` goes back to.
-    start: Arc<Settings>,
+    start: Arc<Kept>,
+}
+
+/// Settings that hardly ever change, with their digest once somebody has asked for it.
+#[derive(Debug)]
+struct Kept {
+    values: Settings,
+    digest: OnceLock<u128>,
+}
+
+impl Kept {
+    fn new(values: Settings) -> Kept {
+        Kept {
+            values,
+            digest: OnceLock::new(),
+        }
+    }
+
+    fn digest_anew(&self) -> u128 {
+        let mut digest = Digest::new(203);
+        self.values.hash(&mut digest);
+        digest.finish128()
+    }
+
+    /// The values, to be changed.
+    fn change(kept: &mut Arc<Kept>) -> &mut Settings {
+        let kept = Arc::make_mut(kept);
+        kept.digest = OnceLock::new();
+        &mut kept.values
+    }
+}
+
+impl Clone for Kept {
+    fn clone(&self) -> Kept {
+        Kept::new(self.values.clone())
+    }
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Kept) -> bool {
+        self.values == other.values
+    }
+}
+
+impl Eq for Kept {}
+
+impl Hash for Kept {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // The name of the client is among the values, and renamed with it.
+        let digest = match Renaming::is_active() {
+            true => self.digest_anew(),
+            false => *self.digest.get_or_init(|| self.digest_anew()),
+        };
+        state.write_u64(digest as u64);
+        state.write_u64((digest >> 64) as u64);
+    }
 }
 
 impl SettingStack {
     /// A new session's.
     pub(crate) fn new(settings: Settings) -> SettingStack {
-        let settings = Arc::new(settings);
+        let settings = Arc::new(Kept::new(settings));
         SettingStack {
             current: Arc::clone(&settings),
             lasting: Arc::clone(&settings),
@@ -434,14 +491,14 @@ impl SettingStack {
 
     /// The client's name for itself, sent while it connects: `RESET` goes back to it.
     pub(crate) fn name_client(&mut self, name: &str) {
-        let mut settings = Settings::clone(&self.current);
+        let mut settings = self.current.values.clone();
         settings.store("application_name", name);
         *self = SettingStack::new(settings);
     }
 
     /// The values in force.
     pub(crate) fn get(&self) -> &Settings {
-        &self.current
+        &self.current.values
     }
 
     /// `SET` (`local`: `SET LOCAL`, until the end of the transaction only).
@@ -449,9 +506,9 @@ impl SettingStack {
     /// # Errors
     /// As [`Settings::set`].
     pub(crate) fn set(&mut self, name: &str, value: &str, local: bool) -> Result<(), DbError> {
-        Arc::make_mut(&mut self.current).set(name, value)?;
+        Kept::change(&mut self.current).set(name, value)?;
         if !local {
-            Arc::make_mut(&mut self.lasting).set(name, value)?;
+            Kept::change(&mut self.lasting).set(name, value)?;
         }
         Ok(())
     }
@@ -462,9 +519,9 @@ impl SettingStack {
     /// 42704 for an unknown name.
     pub(crate) fn reset(&mut self, name: &str, local: bool) -> Result<(), DbError> {
         let start = Arc::clone(&self.start);
-        Arc::make_mut(&mut self.current).reset(name, &start)?;
+        Kept::change(&mut self.current).reset(name, &start.values)?;
         if !local {
-            Arc::make_mut(&mut self.lasting).reset(name, &start)?;
+            Kept::change(&mut self.lasting).reset(name, &start.values)?;
         }
         Ok(())
     }
@@ -472,12 +529,12 @@ impl SettingStack {
     /// `RESET ALL`.
     pub(crate) fn reset_all(&mut self) {
         for values in [&mut self.current, &mut self.lasting] {
-            let mut fresh = Settings::clone(&self.start);
+            let mut fresh = self.start.values.clone();
             // A custom setting that was once set stays known, and empty.
-            for name in values.other.keys().filter(|name| name.contains('.')) {
+            for name in values.values.other.keys().filter(|name| name.contains('.')) {
                 fresh.other.entry(Arc::clone(name)).or_insert("".into());
             }
-            *values = Arc::new(fresh);
+            *values = Arc::new(Kept::new(fresh));
         }
     }
 

@@ -279,7 +279,12 @@ impl Postgres {
             Arc::clone(&planned.info),
         );
         exec.slept = attempt.slept;
+        exec.store.is_blind = match self.only_asks {
+            true => planned.info.is_bag,
+            false => planned.info.is_blind,
+        };
         let result = exec.run_plan(&planned.plan, args);
+        exec.store.is_blind = false;
         let notices = std::mem::take(&mut exec.notices);
         let sleeps_until = exec.sleeps_until;
         attempt.opened = exec.opened;
@@ -385,6 +390,7 @@ impl Postgres {
                 deferrable,
                 ..
             } = modes;
+            self.store.note_every_order();
             self.store
                 .ssi_begin(session, snapshot.csn, read_only, deferrable);
             if self.store.waits_for_safety(session) {

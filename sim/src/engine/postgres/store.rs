@@ -11,11 +11,11 @@ use super::object::{Key, Object, name};
 use super::prepared::{FIRST_SEAT, is_seat};
 use super::statement::Planned;
 use super::{Catalog, Prepared, RelId, SessionState, Ssi, VersionId, Xact};
-use crate::database::{Footprint, Mark};
+use crate::database::{Footprint, Mark, RowOrder};
 use crate::numbers;
 use crate::plan::types::Type;
 use crate::plan::variables::Variables;
-use crate::world::{Digest, Object as _, Slot, World};
+use crate::world::{Digest, Renaming, Slot, World};
 
 /// What belongs to the server as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ fn time_digest(micros: i64, digest: &mut Digest) {
 }
 
 /// The storage half of a server. All state is in its world; all of it can be undone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Store {
     pub(super) world: World<Object>,
     /// Where the state and the transaction of each session are, for those that were ever opened; an
@@ -61,6 +61,10 @@ pub struct Store {
     pub(super) has_viewers: bool,
     /// Whether statements pause before row locks.
     pub(super) pauses: bool,
+    /// What the order of rows counts for.
+    pub(super) row_order: RowOrder,
+    /// What runs now does the same whatever the order of rows ([`crate::plan::is_blind`]).
+    pub(super) is_blind: bool,
 }
 
 /// What the plan of a statement of a function follows from.
@@ -104,6 +108,8 @@ impl Store {
             bodies: FxHashMap::default(),
             has_viewers: false,
             pauses: false,
+            row_order: RowOrder::Counts,
+            is_blind: false,
         }
     }
 
@@ -240,9 +246,11 @@ impl Store {
     }
 
     /// The digest of a session and its transaction.
-    pub(super) fn session_digest(&self, session: SessionId) -> u128 {
-        let digest = |slot: Slot| self.world.read(slot).digest(&self.world).unwrap_or(0);
-        digest(self.session_slot(session)).wrapping_add(digest(self.xact_slot(session)))
+    pub(super) fn session_digest(&mut self, session: SessionId, renaming: &Renaming) -> u128 {
+        self.fingerprint();
+        let (state, xact) = (self.session_slot(session), self.xact_slot(session));
+        let state = self.world.digest_renamed(state, renaming);
+        state.wrapping_add(self.world.digest_renamed(xact, renaming))
     }
 
     /// The schema. Recorded as a read of the whole catalogue.

@@ -274,6 +274,7 @@ impl Store {
                 } else {
                     Hold::Delete(cid)
                 };
+                self.trace_end_of_row(session, id);
                 self.hold(session, id, hold);
                 return WriteOutcome::Done(None);
             }

@@ -9,6 +9,7 @@ use super::lock::{LockMode, Tag, WaitRecord};
 use super::object::{Key, name};
 use super::version::{Birth, Death, Hold};
 use super::{Object, RelId, Store, VersionId, Xid};
+use crate::trace::Trace;
 use crate::world::{Digest, World};
 use rowlock_model::Row;
 
@@ -284,6 +285,8 @@ impl Store {
             counters.committed += 1;
         }
         let csn = self.world.counters().csn;
+        let number = wrote.then_some(csn);
+        self.world.trace.push(Trace::Committed(session, number));
         self.ssi_end(session, Some(if wrote { csn } else { 0 }));
         let xact = self.xact_mut(session);
         let levels = std::mem::take(&mut xact.levels);
@@ -317,6 +320,7 @@ impl Store {
             self.xact(session).is_open(),
             "{session:?} has no transaction"
         );
+        self.world.trace.push(Trace::RolledBack(session));
         self.ssi_end(session, None);
         let xact = self.xact_mut(session);
         let had_snapshots = !std::mem::take(&mut xact.snapshots).is_empty();
@@ -383,6 +387,9 @@ impl Store {
     fn roll_back_to(&mut self, session: SessionId, depth: u8) {
         let held = self.held_versions(session, depth);
         self.record_end(session, &held, false);
+        if depth > 0 {
+            self.trace_undone(session, depth, &held);
+        }
         let at = usize::from(depth);
         let levels = self.xact_mut(session).levels.split_off(at);
         for (version, row) in levels.iter().flat_map(|l| &l.rewritten).rev() {

@@ -214,8 +214,30 @@ impl Database for Sqlite {
         let script = self.script(sql);
         let id = StatementId(u32::try_from(self.prepared.len()).expect("fewer than 2^32 texts"));
         self.prepared.push(script);
-        self.ids.insert(sql.into(), id);
+        let text: Arc<str> = sql.into();
+        self.texts.push(Arc::clone(&text));
+        self.ids.insert(text, id);
         id
+    }
+
+    fn text(&self, statement: StatementId) -> Arc<str> {
+        self.text_of(statement)
+    }
+
+    fn has_transaction(&self, session: SessionId) -> bool {
+        self.is_in_transaction(session)
+    }
+
+    fn tracer(&mut self) -> Option<&mut crate::trace::Tracer> {
+        Some(&mut self.world.trace)
+    }
+
+    fn leftovers(&self, session: SessionId) -> Vec<String> {
+        self.kept_by(session)
+    }
+
+    fn tables(&self) -> Vec<String> {
+        self.user_tables()
     }
 
     fn submit(&mut self, session: SessionId, request: &Request) -> Progress {

@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::{DbError, Dialect, Row, Value};
@@ -9,6 +10,7 @@ use rowlock_model::{DbError, Dialect, Row, Value};
 use super::choose;
 use super::image::{Image, master_rows};
 use super::session::{Counts, Settings};
+use super::tracing::Tracing;
 use crate::loose::catalog::VirtualTable;
 use crate::loose::catalog::{ConflictAction, ForeignKey, Index, KeyPart, Table, TableId};
 use crate::loose::errors;
@@ -20,6 +22,7 @@ use crate::loose::storage::{
     Access, Candidate, Choice, Host, Inserted, NewRow, Scan, SourcePlan, Stop, Storage, StoredRow,
 };
 use crate::loose::value::{compare, truth};
+use crate::trace::{Condition, Sees, Trace};
 
 /// Milliseconds from the beginning of Julian days to 1970-01-01.
 const EPOCH_JULIAN_MS: i64 = 210_866_760_000_000;
@@ -42,6 +45,8 @@ pub(super) struct Exec<'a> {
     pub(super) read_clock: bool,
     /// How deep actions of foreign keys are nested.
     pub(super) depth: u32,
+    /// What it reads and writes, if somebody wants to know.
+    pub(super) tracing: Option<Tracing>,
     /// Rows that the statement has written so far.
     pub(super) done: i64,
 }
@@ -76,6 +81,7 @@ impl<'a> Exec<'a> {
             writes: BTreeSet::new(),
             read_clock: false,
             depth: 0,
+            tracing: None,
             done: 0,
         }
     }
@@ -206,6 +212,10 @@ impl<'a> Exec<'a> {
     }
 
     fn put(&mut self, table: &Table, rowid: i64, row: Row) {
+        if let Some(tracing) = &mut self.tracing {
+            let old = self.image.row(table.id, rowid);
+            tracing.write(table, old, Some(&row));
+        }
         let autoincrement = table.autoincrement;
         let data = self.image.data_mut(table.id);
         data.rows.insert(rowid, row);
@@ -216,6 +226,10 @@ impl<'a> Exec<'a> {
     }
 
     fn take(&mut self, table: &Table, rowid: i64) {
+        if let Some(tracing) = &mut self.tracing {
+            let old = self.image.row(table.id, rowid);
+            tracing.write(table, old, None);
+        }
         self.image.data_mut(table.id).rows.remove(&rowid);
         self.writes.insert(table.id);
     }
@@ -343,6 +357,31 @@ impl Host for Exec<'_> {
 impl Storage for Exec<'_> {
     type RowId = i64;
     type Cursor = Cursor;
+
+    fn is_traced(&self) -> bool {
+        self.tracing.is_some()
+    }
+
+    fn trace_scan(&mut self, _: &Cursor, table: &Arc<Table>, condition: Rc<Condition>) {
+        if let Some(tracing) = &mut self.tracing {
+            tracing.list.push(Trace::Scan {
+                session: tracing.session,
+                table: table.id.0,
+                condition,
+                sees: Sees::Upto(tracing.snapshot),
+            });
+        }
+    }
+
+    fn trace_read(&mut self, table: &Arc<Table>, row: &Row) {
+        if let Some(tracing) = &mut self.tracing {
+            tracing.list.push(Trace::Read {
+                session: tracing.session,
+                table: table.id.0,
+                row: Row::clone(row),
+            });
+        }
+    }
 
     fn choose(&mut self, plan: &SourcePlan<'_>) -> Result<Choice, Stop> {
         Ok(choose::choose(plan)?)

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod audit;
 mod choose;
 mod database;
 mod ddl;
@@ -13,6 +14,7 @@ mod pragma;
 mod referential;
 mod session;
 mod statement;
+mod tracing;
 mod transaction;
 
 use std::rc::Rc;
@@ -36,13 +38,15 @@ const VERSION: &str = "3.51.3";
 const START_MICROS: i64 = 1_893_456_000_000_000;
 
 /// One simulated database file, with the connections of all processes to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sqlite {
     world: World<Object>,
     file: Slot,
     clock: Slot,
     /// Prepared texts; they are no part of the state.
     prepared: Vec<Script>,
+    /// Their texts.
+    texts: Vec<Arc<str>>,
     ids: Ids,
     scripts: FxHashMap<Arc<str>, Script>,
     /// Plans of statements, by the statement's address, each for one schema.
@@ -66,6 +70,7 @@ impl Sqlite {
             file,
             clock,
             prepared: Vec::new(),
+            texts: Vec::new(),
             ids: FxHashMap::default(),
             scripts: FxHashMap::default(),
             plans: FxHashMap::default(),

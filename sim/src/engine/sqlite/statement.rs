@@ -10,6 +10,7 @@ use super::Sqlite;
 use super::exec::Exec;
 use super::foreign_key::{self, Which};
 use super::session::{Lock, Need};
+use super::tracing::Tracing;
 use crate::loose::ast::{Control, Statement};
 use crate::loose::catalog::ConflictAction;
 use crate::loose::parse::Parsed;
@@ -17,6 +18,7 @@ use crate::loose::plan::{Plan, PlanKind};
 use crate::loose::run::{Executor, Outcome};
 use crate::loose::storage::Stop;
 use crate::loose::types::DeclaredType;
+use crate::trace::Trace;
 
 /// Why a statement did not give its reply.
 #[derive(Debug)]
@@ -132,6 +134,13 @@ impl Sqlite {
         let counts = state.counts;
         let now = self.now();
         let mut exec = Exec::new(image.clone(), args, now, settings, counts);
+        if self.world.trace.is_on() {
+            exec.tracing = Some(Tracing {
+                session,
+                snapshot: self.snapshot_number(session),
+                list: Vec::new(),
+            });
+        }
         let (result, rows_changed) = run(&mut exec, plan);
         let result = result.and_then(|reply| {
             let refused = settings.foreign_keys
@@ -154,6 +163,7 @@ impl Sqlite {
             self.note_clock(false);
         }
         let mut counts = exec.counts;
+        let tracing = exec.tracing.take();
         let (keep, worked) = match result {
             Ok(reply) => {
                 if let Some(changed) = rows_changed {
@@ -177,6 +187,12 @@ impl Sqlite {
                 )
             }
         };
+        for trace in tracing.into_iter().flat_map(|tracing| tracing.list) {
+            let writes = matches!(trace, Trace::Write { .. });
+            if keep || !writes {
+                self.world.trace.push(trace);
+            }
+        }
         let schema_changed = !Rc::ptr_eq(&exec.image.schema, &image.schema);
         let state = self.session_mut(session);
         state.counts = counts;

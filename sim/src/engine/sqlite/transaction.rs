@@ -12,6 +12,7 @@ use super::session::{Lock, Need, Savepoint};
 use super::statement::Halt;
 use crate::loose::ast::BeginKind;
 use crate::loose::errors;
+use crate::trace::Trace;
 
 fn error(message: &str) -> Halt {
     Halt::error(errors::sqlite(1, message))
@@ -69,6 +70,7 @@ impl Sqlite {
     pub(super) fn commit(&mut self, session: SessionId) -> Result<(), Halt> {
         let state = self.session(session);
         if state.lock < Lock::Reserved {
+            self.world.trace.push(Trace::Committed(session, None));
             self.rollback(session);
             return Ok(());
         }
@@ -86,6 +88,7 @@ impl Sqlite {
         }
         if !dirty {
             // Nothing was written; a rollback journal wanted to be alone all the same.
+            self.world.trace.push(Trace::Committed(session, None));
             self.rollback(session);
             return Ok(());
         }
@@ -102,6 +105,8 @@ impl Sqlite {
         }
         // Pages were written, whatever is on them: snapshots taken before are old.
         file.version += 1;
+        let number = Some(file.version);
+        self.world.trace.push(Trace::Committed(session, number));
         self.world.counters_mut().committed += 1;
         self.touch_sessions();
         self.rollback(session);
@@ -115,6 +120,9 @@ impl Sqlite {
             return;
         }
         let wrote = state.lock >= Lock::Reserved;
+        // After a commit nothing is open any more.
+        self.world.trace.push(Trace::RolledBack(session));
+        let state = self.session(session);
         if state.lock != Lock::None {
             self.note_release(session, wrote);
         }
@@ -153,6 +161,7 @@ impl Sqlite {
     /// `ROLLBACK TO`: the locks stay.
     pub(super) fn rollback_to(&mut self, session: SessionId, name: &str) -> Result<(), Halt> {
         let place = self.find_savepoint(session, name)?;
+        self.world.trace.push(Trace::Lost("ROLLBACK TO on SQLite"));
         let state = self.session_mut(session);
         state.savepoints.truncate(place + 1);
         state.work = state.savepoints[place].work.clone();

@@ -205,7 +205,7 @@ impl Lowering<'_> {
         call: &Call,
     ) -> Result<Typed, DbError> {
         let pairs = match function {
-            Function::JsonObject => args.len() % 2 == 0,
+            Function::JsonObject => args.len().is_multiple_of(2),
             Function::JsonArray => true,
             _ => args.len() % 2 == 1,
         };

@@ -6,10 +6,15 @@ use std::sync::Arc;
 use rowlock_model::{Row, Value};
 
 use super::Executor;
+use crate::loose::catalog::Table;
 use crate::loose::eval::{Frame, Tuple, eval, test};
 use crate::loose::expr::Expr;
 use crate::loose::query::{Cte, From, Join, RangeKind, SortKey, Source, Wanted};
 use crate::loose::storage::{Choice, Purpose, Scan, SourcePlan, Stop, Storage, StoredRow};
+use crate::trace::Condition;
+
+/// Arguments that a traced condition keeps; one with more is not evaluated.
+const PARAMS_MAX: usize = 64;
 
 /// The current row of every entry.
 #[derive(Clone, Debug)]
@@ -234,6 +239,11 @@ impl<'e, S: Storage> Executor<'e, S> {
             lock: entry.lock,
             around: self.around,
         })?;
+        let traced = self.storage.is_traced();
+        if traced {
+            let condition = self.condition(table, number, conditions, loops, current);
+            self.storage.trace_scan(&cursor, table, condition);
+        }
         while let Some(candidate) = self.storage.next(&mut cursor)? {
             place(current, number, candidate.row);
             if !self.pass(conditions, loops, current)? {
@@ -250,6 +260,9 @@ impl<'e, S: Storage> Executor<'e, S> {
                     continue;
                 }
             }
+            if traced && let Some(row) = &current.tuples[number] {
+                self.storage.trace_read(table, &row.values);
+            }
             if !self.step(loops, at + 1, current, sink)? {
                 return Ok(false);
             }
@@ -257,6 +270,42 @@ impl<'e, S: Storage> Executor<'e, S> {
         current.tuples[number] = None;
         current.stored[number] = None;
         Ok(true)
+    }
+
+    /// The conditions on the rows of an entry, with everything else in them bound.
+    fn condition(
+        &self,
+        table: &Arc<Table>,
+        number: usize,
+        conditions: &[&Expr],
+        loops: &Loops<'_>,
+        current: &Current<S::RowId>,
+    ) -> Rc<Condition> {
+        let exprs: Vec<Expr> = conditions.iter().copied().cloned().collect();
+        // SQLite has a NULL for every argument that was not given.
+        let params = (0..PARAMS_MAX).map_while(|at| self.storage.param(at).ok());
+        let params: Vec<Value> = params.collect();
+        let tuples = current.tuples.clone();
+        // What is bound outside is not kept.
+        let inside = loops.outer.is_some();
+        let alias = table.rowid_alias;
+        let dialect = self.dialect;
+        let shown = format!("{:?}", (&exprs, &params, &tuples, inside));
+        Condition::new(&shown, move |row| {
+            let mut tuples = tuples.clone();
+            tuples[number] = Some(Tuple {
+                values: Arc::clone(row),
+                rowid: alias.and_then(|at| row[at].as_int()).unwrap_or(0),
+            });
+            let mut still = super::still::Still::new(&params, dialect);
+            let frame = Frame::of_rows(&tuples, None);
+            for expr in exprs.iter().filter(|_| !inside) {
+                if !test(expr, &frame, &mut still).ok()? {
+                    return Some(false);
+                }
+            }
+            (!inside).then_some(true)
+        })
     }
 
     /// The rows of an entry that is no stored table.

@@ -9,6 +9,7 @@ mod insert;
 mod join;
 mod select;
 mod semijoin;
+mod still;
 mod window;
 mod write;
 

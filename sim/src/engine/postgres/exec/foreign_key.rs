@@ -697,7 +697,9 @@ impl Exec<'_> {
                     .is_some_and(|c| columns.contains(&c))
         });
         let Some(index) = index else {
+            let blind = self.store.may_see_order();
             let items = self.store.scan(child.id);
+            self.store.is_blind = blind;
             self.note_scan(child.id, &items)?;
             return Ok(items.to_vec());
         };
@@ -709,7 +711,9 @@ impl Exec<'_> {
                 Some(values[at].clone())
             })
             .collect();
+        let blind = self.store.may_see_order();
         let found = self.store.index_lookup(index.id, &prefix, false);
+        self.store.is_blind = blind;
         self.note_lookup(index.id, &prefix, &found)?;
         Ok(found)
     }

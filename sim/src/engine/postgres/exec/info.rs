@@ -26,6 +26,10 @@ pub(crate) struct Info {
     pub(crate) writes: bool,
     /// The strength of the first `FOR` clause, if there is one.
     pub(crate) locks_rows: Option<Strength>,
+    /// See [`crate::plan::is_blind`].
+    pub(crate) is_blind: bool,
+    /// See [`crate::plan::is_bag`].
+    pub(crate) is_bag: bool,
 }
 
 impl Info {
@@ -46,6 +50,8 @@ impl Info {
             }
         }
         finder.info.once = plan.subplans as usize;
+        finder.info.is_blind = crate::plan::is_blind(plan);
+        finder.info.is_bag = crate::plan::is_bag(plan);
         finder.finish()
     }
 }

@@ -40,6 +40,7 @@ mod run;
 mod select;
 mod source;
 mod table;
+mod traces;
 mod trigger;
 mod view;
 mod walk;
@@ -113,6 +114,8 @@ pub(super) struct Exec<'e> {
     rechecks: Vec<(Arc<str>, IndexKeyValues)>,
     /// SERIALIZABLE: what the running scan reads is noted elsewhere.
     unnoted: bool,
+    /// Entries of the running block whose rows are read only once they are locked, a bit each.
+    unread: u64,
     /// For which tables the running statement has fired its triggers `BEFORE` the statement: actions of
     /// foreign keys are part of it, and fire them once.
     statement_fired: Vec<(RelId, trigger::Action)>,
@@ -157,6 +160,7 @@ impl<'e> Exec<'e> {
             events: Vec::new(),
             rechecks: Vec::new(),
             unnoted: false,
+            unread: 0,
             statement_fired: Vec::new(),
             routed: Vec::new(),
             part: 0.0,

@@ -171,10 +171,32 @@ impl Exec<'_> {
             || !select.windows.is_empty()
             || select.distinct != Distinct::No
         {
-            let rows = self.grouped_rows(select, around)?;
+            let unread = std::mem::take(&mut self.unread);
+            let rows = self.grouped_rows(select, around);
+            self.unread = unread;
+            let rows = rows?;
             let rows = self.distinct_rows(rows, select, query, around)?;
             return self.sorted(rows, query, window, sink);
         }
+        let locked = query
+            .locks
+            .iter()
+            .fold(0, |all, lock| all | 1 << lock.entry);
+        let unread = std::mem::replace(&mut self.unread, locked);
+        let result = self.ungrouped(query, select, around, window, sink);
+        self.unread = unread;
+        result
+    }
+
+    /// A query block without groups: its rows, sorted and locked.
+    fn ungrouped(
+        &mut self,
+        query: &Query,
+        select: &Select,
+        around: Around<'_>,
+        window: &mut Window,
+        sink: RowSink<'_>,
+    ) -> Result<Flow, Stop> {
         let wanted = Wanted {
             limit: window.left.map(|n| n as f64),
             offset: window.skip as f64,
@@ -289,6 +311,10 @@ impl Exec<'_> {
                     None => return Ok(Flow::More),
                 },
             }
+        }
+        if !query.locks.is_empty() && self.store.is_traced() {
+            let is_locked = |entry| query.locks.iter().any(|lock| lock.entry == entry);
+            self.trace_reads(&select.source, bound, is_locked);
         }
         pass(self, window, trim(row, query.columns.len()), sink)
     }

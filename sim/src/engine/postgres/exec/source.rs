@@ -87,6 +87,14 @@ impl Exec<'_> {
             fixed,
             chosen,
         };
+        let traced = fixed.is_none() && self.store.is_traced();
+        let sink: Sink<'_> = &mut |exec, bound| {
+            if traced {
+                let unread = exec.unread;
+                exec.trace_reads(source, bound, |entry| unread & (1 << entry) == 0);
+            }
+            sink(exec, bound)
+        };
         let mut bound = vec![Bound::default(); source.range.len()];
         // Conditions without any row are checked before anything is read.
         for conjunct in &source.filter {
@@ -311,6 +319,9 @@ impl Exec<'_> {
             bound[index] = fixed[index].clone();
             sink(self, bound)?
         } else if let RangeKind::Table(table) = &entry.kind {
+            if self.store.is_traced() {
+                self.trace_scan(input.source, index, have, bound, input.around);
+            }
             if let Some(members) = &entry.members {
                 let mut flow = Flow::More;
                 for member in members.iter().filter(|m| m.stored) {

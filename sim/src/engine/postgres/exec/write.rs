@@ -160,7 +160,8 @@ impl Exec<'_> {
         self.before_statement(&update.table, Action::Update, &columns)?;
         let target = &update.source.range[0];
         let mut affected = 0;
-        self.source(&update.source, around, None, &mut |exec, bound| {
+        let unread = std::mem::replace(&mut self.unread, 1);
+        let found = self.source(&update.source, around, None, &mut |exec, bound| {
             let mut bound = bound.to_vec();
             loop {
                 let Some(version) = bound[0].version else {
@@ -186,7 +187,9 @@ impl Exec<'_> {
                     }
                 }
             }
-        })?;
+        });
+        self.unread = unread;
+        found?;
         self.after_statement(&update.table, Action::Update, &columns);
         Ok(affected)
     }
@@ -444,7 +447,8 @@ impl Exec<'_> {
         self.before_statement(&delete.table, Action::Delete, &[])?;
         let target = &delete.source.range[0];
         let mut affected = 0;
-        self.source(&delete.source, around, None, &mut |exec, bound| {
+        let unread = std::mem::replace(&mut self.unread, 1);
+        let found = self.source(&delete.source, around, None, &mut |exec, bound| {
             let mut bound = bound.to_vec();
             loop {
                 let Some(version) = bound[0].version else {
@@ -484,7 +488,9 @@ impl Exec<'_> {
                     }
                 }
             }
-        })?;
+        });
+        self.unread = unread;
+        found?;
         self.after_statement(&delete.table, Action::Delete, &[]);
         Ok(affected)
     }

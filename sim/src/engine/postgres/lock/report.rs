@@ -62,7 +62,7 @@ impl Store {
             Tag::Relation(rel) => format!("relation {}", relation(rel)),
             Tag::Indexes(rel) => format!("the indexes of {}", relation(rel)),
             Tag::Tuple(rel, version) => {
-                let item = Store::rank(&self.world, version) + 1;
+                let item = Store::place_in_order(&self.world, version) + 1;
                 format!("row {} (0,{item})", relation(rel))
             }
             Tag::Transaction(xid) => match Store::xid_owner_in(&self.world, xid) {

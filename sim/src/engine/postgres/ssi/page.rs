@@ -71,7 +71,7 @@ impl Store {
     /// Page, and item on it, of a version.
     pub(in crate::engine::postgres) fn place_of(&self, version: VersionId) -> (u32, u32) {
         let heap = self.heap(self.version(version).table);
-        let rank = Store::rank(&self.world, version) as usize;
+        let rank = Store::place_in_order(&self.world, version) as usize;
         if heap.items.len() > MOST_ADDED_UP {
             let most = ((PAGE - PAGE_HEADER) / row_size(self.row(version))).max(1);
             return ((rank / most) as u32, (rank % most) as u32 + 1);

@@ -226,6 +226,7 @@ impl Exec<'_> {
             return Err(DbError::unsupported("functions that are nested this deeply", None).into());
         }
         self.depth += 1;
+        let blind = self.store.may_see_order();
         let result = body(self).map_err(|stop| match stop {
             // A place in the function's text means nothing to the client.
             Stop::Error(mut error) => {
@@ -234,6 +235,7 @@ impl Exec<'_> {
             }
             Stop::Wait => Stop::Wait,
         });
+        self.store.is_blind = blind;
         self.depth -= 1;
         result
     }
