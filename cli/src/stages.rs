@@ -1,6 +1,6 @@
 //! Where schedules are run: opens stages on the simulator and on live servers.
 
-use rowlock_model::Dialect;
+use rowlock_model::{DbError, Dialect};
 use rowlock_real::RealStage;
 use rowlock_scenarios::stage::Stage;
 use rowlock_sim::engine::innodb::InnoDb;
@@ -63,6 +63,24 @@ pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
             innodb(Dialect::MariaDb)
         }))),
     }
+}
+
+/// A stage on a simulated MySQL or MariaDB that was started with these options.
+///
+/// # Errors
+/// An option that would matter and is not modelled.
+pub(crate) fn simulated_with(
+    dialect: Dialect,
+    options: &[String],
+) -> Result<Box<dyn Stage>, DbError> {
+    innodb(dialect).started_with(options)?;
+    let options = options.to_vec();
+    let version = format!("simulated {dialect}");
+    let fresh = move || {
+        let server = innodb(dialect).started_with(&options);
+        server.expect("the options were tried")
+    };
+    Ok(Box::new(SimStage::new(version, fresh)))
 }
 
 /// The stage of a run, opened when it is first needed and used for all of its schedules.

@@ -117,6 +117,13 @@ pub trait Stage {
     /// server leaves the order open; a live stage cannot steer that and ignores it.
     fn settle(&mut self, first: Option<SessionId>) -> Result<Vec<Completion>, StageError>;
 
+    /// What the server told besides the last answer of a session, as a line (`mysql_info`: `Rows
+    /// matched: 1  Changed: 1  Warnings: 0`); empty if nothing, `None` where the stage does not know.
+    fn info(&self, session: SessionId) -> Option<String> {
+        let _ = session;
+        None
+    }
+
     /// The sessions that are blocked now, ascending.
     fn blocked(&mut self) -> Result<Vec<Blocked>, StageError>;
 

@@ -297,6 +297,13 @@ pub trait Database: Clone {
         Vec::new()
     }
 
+    /// What the server told besides the last answer of a session, as a line (`mysql_info`); empty if
+    /// nothing, `None` where that is not known.
+    fn info(&self, session: SessionId) -> Option<String> {
+        let _ = session;
+        None
+    }
+
     /// The server's clock: microseconds since 1970-01-01 00:00:00 UTC.
     fn now_micros(&self) -> i64;
 

@@ -277,6 +277,10 @@ impl<D: Database> Stage for SimStage<D> {
         Ok(std::mem::take(&mut self.completions))
     }
 
+    fn info(&self, session: SessionId) -> Option<String> {
+        self.db.info(self.seat(session).ok()?.id)
+    }
+
     fn blocked(&mut self) -> Result<Vec<Blocked>, StageError> {
         let waits = self.db.waits();
         let mut blocked: Vec<Blocked> = waits
