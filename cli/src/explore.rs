@@ -18,6 +18,7 @@ use rowlock_sim::explore::{
     ExploreError, Explorer, Inspect, Monitor, OnProgress, Random, Reductions, Remark, Seen,
     Strategy, What,
 };
+use rowlock_sim::pooler::Pooler;
 
 use crate::checkpoint;
 use crate::config::Checkpoint;
@@ -59,6 +60,10 @@ pub(crate) fn explore(
     progress: &ProgressLine,
 ) -> Explored {
     match case.database {
+        Dialect::Postgres if case.pooler > 0 => {
+            let db = Pooler::new(Postgres::default(), case.pooler);
+            explore_on(db, scenario, case, mode, progress)
+        }
         Dialect::Postgres => explore_on(Postgres::default(), scenario, case, mode, progress),
         Dialect::Sqlite => explore_on(Sqlite::default(), scenario, case, mode, progress),
         Dialect::MySql | Dialect::MariaDb => {

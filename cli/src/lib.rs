@@ -10,7 +10,7 @@ pub use rowlock_sim as sim;
 mod database;
 mod verify;
 
-pub use database::{postgres, sqlite};
+pub use database::{pooled_postgres, postgres, sqlite};
 pub use rowlock_model::verdict::{Bounds, Exploration, Limits, Verdict, Violation};
 pub use rowlock_model::{DbError, Dialect, ErrorClass, Host, Isolation, Reply, Session, Value};
 pub use rowlock_sim::explore::{

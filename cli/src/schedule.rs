@@ -28,6 +28,7 @@ pub(crate) fn of(scenario: &Scenario, case: &Case, violation: &Violation) -> Sch
         isolation: case.isolation,
         bounds: case.bounds.clone(),
         granularity: case.granularity,
+        pooler: case.pooler,
         processes: processes.collect(),
         setup: case.setup.as_ref().map(|script| script.text.clone()),
         schedule: violation.schedule.clone(),

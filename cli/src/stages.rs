@@ -1,12 +1,13 @@
 //! Where schedules are run: opens stages on the simulator and on live servers.
 
-use rowlock_model::Dialect;
+use rowlock_model::{DbError, Dialect};
 use rowlock_real::RealStage;
 use rowlock_scenarios::stage::Stage;
 use rowlock_sim::engine::innodb::InnoDb;
 use rowlock_sim::engine::innodb::flavour::Flavour;
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::engine::sqlite::Sqlite;
+use rowlock_sim::pooler::Pooler;
 use rowlock_sim::stage::SimStage;
 
 use crate::config::{Narrow, Target};
@@ -48,10 +49,9 @@ pub(crate) fn only_simulated(
 /// A stage on the simulator; `None` for a database that is not simulated.
 pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
     match dialect {
-        Dialect::Postgres => Some(Box::new(SimStage::new(
-            "simulated PostgreSQL 15",
-            Postgres::default,
-        ))),
+        Dialect::Postgres => Some(Box::new(SimStage::new("simulated PostgreSQL 15", || {
+            Pooler::new(Postgres::default(), 0)
+        }))),
         Dialect::Sqlite => Some(Box::new(SimStage::new(
             "simulated SQLite 3.51",
             Sqlite::default,
@@ -63,6 +63,24 @@ pub(crate) fn simulated(dialect: Dialect) -> Option<Box<dyn Stage>> {
             innodb(Dialect::MariaDb)
         }))),
     }
+}
+
+/// A stage on a simulated MySQL or MariaDB that was started with these options.
+///
+/// # Errors
+/// An option that would matter and is not modelled.
+pub(crate) fn simulated_with(
+    dialect: Dialect,
+    options: &[String],
+) -> Result<Box<dyn Stage>, DbError> {
+    innodb(dialect).started_with(options)?;
+    let options = options.to_vec();
+    let version = format!("simulated {dialect}");
+    let fresh = move || {
+        let server = innodb(dialect).started_with(&options);
+        server.expect("the options were tried")
+    };
+    Ok(Box::new(SimStage::new(version, fresh)))
 }
 
 /// The stage of a run, opened when it is first needed and used for all of its schedules.

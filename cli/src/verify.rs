@@ -127,6 +127,7 @@ impl About {
                 isolation: rowlock_scenarios::scenario::default_isolation(database),
                 bounds: explorer.fault_bounds().clone(),
                 granularity: explorer.present_granularity(),
+                pooler: explorer.database().pool_size(),
                 processes: processes.collect(),
                 setup: (!setup.is_empty()).then(|| setup.join("\n").into()),
                 schedule: Schedule::default(),

@@ -5,6 +5,7 @@
 //!
 //! * [`Session`] and [`Host`] are *the seam*: one open connection, and the process around it.
 //! * [`Value`], [`Reply`] and [`DbError`] are what goes through it.
+//! * [`claim`], [`guard`], [`retry`] and [`paths`] are code that services run and the explorer checks.
 //! * [`schedule`] names every choice that an explorer can make, [`verdict`] what it concludes.
 
 pub mod claim;
@@ -15,6 +16,7 @@ pub(crate) mod fake;
 pub mod guarantee;
 pub mod guard;
 pub mod outcome;
+pub mod paths;
 pub mod retry;
 pub mod schedule;
 pub mod session;

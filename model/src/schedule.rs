@@ -90,6 +90,8 @@ pub enum Choice {
     /// A statement that pauses before a row lock takes it and goes on, to its next pause or its end
     /// ([`Granularity::Row`]).
     Continue(SessionId),
+    /// A pooler gives the transaction that a session begins this server connection, from 0.
+    Route(SessionId, u8),
     /// The deadlock check of a waiting session runs, finds a cycle and ends its statement.
     Deadlock(SessionId),
     /// A timer of the server (lock timeout, statement timeout, idle timeout) fires in a session.

@@ -7,6 +7,7 @@
 //! and removes its directory.
 
 mod mysql;
+mod pgbouncer;
 mod postgres;
 mod user;
 
@@ -24,6 +25,7 @@ use crate::directory::PrivateDirectory;
 use user::User;
 
 pub use mysql::{Flavour, MySqlServer};
+pub use pgbouncer::{PgBouncer, pgbouncer_installed};
 pub use postgres::PostgresServer;
 
 /// A server that could not be started.

@@ -6,6 +6,7 @@
 
 mod gate;
 mod mysql;
+mod pooled;
 pub(crate) mod postgres;
 mod sqlite;
 
@@ -217,18 +218,64 @@ impl RealStage {
 
     /// The sessions with a statement on its way, by number and by the server's number.
     fn busy(&self) -> Vec<(SessionId, i64)> {
-        let busy = |(i, slot): (usize, &Slot)| {
-            slot.busy
-                .as_ref()
-                .map(|_| (session_id(i), slot.session.backend()))
-        };
-        self.sessions.iter().enumerate().filter_map(busy).collect()
+        let mut all = self.backends();
+        all.retain(|(id, _)| self.sessions[usize::from(id.0)].busy.is_some());
+        all
     }
 
-    /// Every session by the server's number.
+    /// Every session by the server's number; behind a pooler those that have a server connection.
     fn backends(&self) -> Vec<(SessionId, i64)> {
+        if let Some(pooled) = self.pooled() {
+            return pooled.users();
+        }
         let backend = |(i, slot): (usize, &Slot)| (session_id(i), slot.session.backend());
         self.sessions.iter().enumerate().map(backend).collect()
+    }
+
+    /// Ends a session of a pooler, with its server connection if it has one.
+    fn terminate_pooled(&mut self, session: SessionId) -> Result<(), StageError> {
+        let Server::Postgres(server) = &mut self.server else {
+            return Err(failure("there is a pooler for PostgreSQL only"));
+        };
+        self.runtime.block_on(server.terminate_pooled(session))?;
+        let closed = RealSession::closed(Dialect::Postgres);
+        let open = std::mem::replace(&mut self.slot(session)?.session, closed);
+        // The pooler may have closed it already.
+        let _ = self.runtime.block_on(open.close());
+        Ok(())
+    }
+
+    fn pooled(&self) -> Option<&pooled::Pooled> {
+        match &self.server {
+            Server::Postgres(server) => server.pooled.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Hands over a statement.
+    fn start(&mut self, session: SessionId, statement: &Statement) -> Result<(), StageError> {
+        let slot = self.slot(session)?;
+        slot.busy = Some(if statement.batch {
+            Request::Batch(slot.session.start_batch(&statement.sql))
+        } else {
+            Request::Exec(slot.session.start_exec(&statement.sql, &statement.args))
+        });
+        Ok(())
+    }
+
+    /// Behind a pooler: the server connections of transactions that have ended are free again.
+    fn free_connections(&mut self) -> Result<(), StageError> {
+        let users = self.backends();
+        let answered: Vec<(SessionId, i64)> = users
+            .into_iter()
+            .filter(|(id, _)| self.sessions[usize::from(id.0)].busy.is_none())
+            .collect();
+        match &mut self.server {
+            Server::Postgres(server) if server.pooled.is_some() => {
+                self.runtime.block_on(server.free_connections(&answered))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Waits for the first answer, at most for `time`, and takes all that are there.
@@ -435,13 +482,37 @@ impl Stage for RealStage {
                 .block_on(server.before(session, &mut slot.session, statement));
         }
         self.terminates |= statement.sql.contains("pg_terminate_backend");
-        let slot = self.slot(session)?;
-        slot.busy = Some(if statement.batch {
-            Request::Batch(slot.session.start_batch(&statement.sql))
-        } else {
-            Request::Exec(slot.session.start_exec(&statement.sql, &statement.args))
-        });
-        Ok(())
+        if let Server::Postgres(server) = &mut self.server
+            && let Some(pooled) = &mut server.pooled
+        {
+            if pooled.is_queued(session) {
+                let message = format!("session {} waits for a server connection", session.0);
+                return Err(failure(message));
+            }
+            if !self.runtime.block_on(pooled.admit(session, statement))? {
+                return Ok(());
+            }
+        }
+        self.start(session, statement)
+    }
+
+    fn pool(&mut self, size: u8) -> Result<(), StageError> {
+        match &mut self.server {
+            Server::Postgres(server) => server.pool(size),
+            _ if size == 0 => Ok(()),
+            _ => Err(failure("there is a pooler for PostgreSQL only")),
+        }
+    }
+
+    fn route(&mut self, session: SessionId, backend: u8) -> Result<(), StageError> {
+        let Server::Postgres(server) = &mut self.server else {
+            return Err(failure("there is a pooler for PostgreSQL only"));
+        };
+        let Some(pooled) = &mut server.pooled else {
+            return Err(failure("the sessions go through no pooler"));
+        };
+        let statement = self.runtime.block_on(pooled.route(session, backend))?;
+        self.start(session, &statement)
     }
 
     fn settle(&mut self, _first: Option<SessionId>) -> Result<Vec<Completion>, StageError> {
@@ -451,6 +522,7 @@ impl Stage for RealStage {
             self.await_ends(&completions)?;
             self.rest(&mut completions)?;
         }
+        self.free_connections()?;
         Ok(RealStage::sorted(completions))
     }
 
@@ -542,6 +614,9 @@ impl Stage for RealStage {
     }
 
     fn terminate(&mut self, session: SessionId) -> Result<(), StageError> {
+        if self.pooled().is_some() {
+            return self.terminate_pooled(session);
+        }
         let backend = self.slot(session)?.session.backend();
         match &mut self.server {
             Server::Postgres(server) => self.runtime.block_on(server.terminate(backend)),

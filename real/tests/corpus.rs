@@ -6,6 +6,8 @@
 
 #[path = "live/needs.rs"]
 mod needs;
+#[path = "live/needs_pooler.rs"]
+mod needs_pooler;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -45,9 +47,11 @@ fn main() {
             let case = Arc::new(case);
             for index in 0..case.pinned.len() {
                 let title = title(&name, &case, index);
-                let (case, stages) = (Arc::clone(&case), Arc::clone(&stages));
-                let trial = Trial::test(title, move || confirm(&stages, &case, index));
-                trials.push(needs(trial, database, &found));
+                let (pinned, stages) = (Arc::clone(&case), Arc::clone(&stages));
+                let trial = Trial::test(title, move || confirm(&stages, &pinned, index));
+                let pooled = case.pooler > 0;
+                let trial = needs(trial, database, &found);
+                trials.push(needs_pooler::needs_pooler(trial, pooled));
             }
         }
     }

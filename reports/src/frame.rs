@@ -30,6 +30,8 @@ pub enum Kind {
     Resume,
     /// A statement goes on that paused before a row lock.
     Continue,
+    /// A pooler gives a transaction this server connection, from 0.
+    Route(u8),
     /// A session is the victim of a deadlock.
     Deadlock,
     /// A timer of the server fires.
@@ -100,6 +102,7 @@ impl Kind {
             Choice::Step(..) => Kind::Step,
             Choice::Resume(_) => Kind::Resume,
             Choice::Continue(_) => Kind::Continue,
+            Choice::Route(_, backend) => Kind::Route(backend),
             Choice::Deadlock(_) => Kind::Deadlock,
             Choice::Expire(_) => Kind::Expire,
             Choice::Late(_) => Kind::Late,
@@ -118,6 +121,7 @@ impl Kind {
             Kind::Step => "step",
             Kind::Resume => "resume",
             Kind::Continue => "continue",
+            Kind::Route(_) => "route",
             Kind::Deadlock => "deadlock",
             Kind::Expire => "expire",
             Kind::Late => "late",

@@ -370,6 +370,7 @@ fn full_width(frame: &Frame) -> Option<String> {
         Kind::Step
         | Kind::Resume
         | Kind::Continue
+        | Kind::Route(_)
         | Kind::Deadlock
         | Kind::Expire
         | Kind::Late
@@ -445,6 +446,7 @@ fn what(frame: &Frame) -> String {
     let with = |verb: &str| format!("{step} {verb}").trim_start().to_owned();
     match frame.kind {
         Kind::Resume | Kind::Continue => with("goes on"),
+        Kind::Route(backend) => with(&format!("on server connection {}", u16::from(backend) + 1)),
         Kind::Deadlock => with("is the deadlock victim"),
         Kind::Expire => with("runs into its timeout"),
         Kind::Late => with("runs late"),

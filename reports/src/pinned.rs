@@ -69,6 +69,7 @@ fn frame(pinned: &Pinned, action: PinnedAction) -> Frame {
         PinnedAction::Expire(session) => (session, Kind::Expire, None),
         PinnedAction::Resume(session) => (session, Kind::Resume, None),
         PinnedAction::Continue(session) => (session, Kind::Continue, None),
+        PinnedAction::Route(session, backend) => (session, Kind::Route(backend), None),
         PinnedAction::Late(session) => (session, Kind::Late, None),
     };
     Frame {

@@ -98,6 +98,8 @@ pub enum PinnedAction {
     Resume(SessionRef),
     /// A statement that pauses before a row lock goes on.
     Continue(SessionRef),
+    /// The pooler gives a session that waits for one this server connection, from 0.
+    Route(SessionRef, u8),
     /// A statement that is still running runs now.
     Late(SessionRef),
 }
@@ -320,6 +322,12 @@ impl Names<'_> {
                 "continue" => return self.session(label).map(PinnedAction::Continue),
                 "late" => return self.session(label).map(PinnedAction::Late),
                 _ => {}
+            }
+            if let Some(number) = what.strip_prefix("backend-") {
+                let number = number.parse::<u8>().ok();
+                let place = number.and_then(|number| number.checked_sub(1));
+                let place = place.ok_or("server connections are numbered from 1")?;
+                return Ok(PinnedAction::Route(self.session(label)?, place));
             }
         }
         let (process, step) = self.step_of_any(token)?;

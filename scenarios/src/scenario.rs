@@ -79,6 +79,8 @@ pub struct Case {
     /// Where statements give way, in the exploration and, unless they say otherwise, in pinned
     /// schedules.
     pub granularity: Granularity,
+    /// Server connections of the pooler between processes and server; 0: there is none.
+    pub pooler: u8,
     /// False if the file says `contention = "none"`.
     pub needs_contention: bool,
     /// What is asked of every run without a property of its own.

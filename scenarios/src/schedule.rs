@@ -40,6 +40,8 @@ pub struct ScheduleFile {
     pub bounds: Bounds,
     /// Whether statements pause before row locks.
     pub granularity: Granularity,
+    /// Server connections of the pooler between processes and server; 0: there is none.
+    pub pooler: u8,
     /// The processes, by their position.
     pub processes: Vec<ScheduleProcess>,
     /// The script that makes the initial state.
@@ -109,6 +111,7 @@ const NUMBERS: [(&str, Numbered); 2] = [
 mod verb {
     pub(super) const RESUMES: &str = "resumes";
     pub(super) const CONTINUES: &str = "continues";
+    pub(super) const ROUTED: &str = "routed";
     pub(super) const DEADLOCK: &str = "deadlock";
     pub(super) const TIMER: &str = "timer";
     pub(super) const CRASH: &str = "crash";
@@ -119,7 +122,8 @@ mod verb {
     pub(super) const LOST: &str = "lost";
     pub(super) const CANCELLED: &str = "cancelled";
 
-    pub(super) const ALL: [&str; 11] = [
-        RESUMES, CONTINUES, DEADLOCK, TIMER, CRASH, NOTICED, KILLED, LATE, SCRIPT, LOST, CANCELLED,
+    pub(super) const ALL: [&str; 12] = [
+        RESUMES, CONTINUES, ROUTED, DEADLOCK, TIMER, CRASH, NOTICED, KILLED, LATE, SCRIPT, LOST,
+        CANCELLED,
     ];
 }

@@ -117,6 +117,13 @@ pub trait Stage {
     /// server leaves the order open; a live stage cannot steer that and ignores it.
     fn settle(&mut self, first: Option<SessionId>) -> Result<Vec<Completion>, StageError>;
 
+    /// What the server told besides the last answer of a session, as a line (`mysql_info`: `Rows
+    /// matched: 1  Changed: 1  Warnings: 0`); empty if nothing, `None` where the stage does not know.
+    fn info(&self, session: SessionId) -> Option<String> {
+        let _ = session;
+        None
+    }
+
     /// The sessions that are blocked now, ascending.
     fn blocked(&mut self) -> Result<Vec<Blocked>, StageError>;
 
@@ -175,6 +182,36 @@ pub trait Stage {
     fn proceed(&mut self, session: SessionId) -> Result<(), StageError> {
         Err(StageError {
             message: format!("session {} does not pause", session.0),
+        })
+    }
+
+    /// Sessions that are opened from now on go through a pooler in transaction mode with so many
+    /// server connections; 0: to the server itself. After [`reset`](Self::reset), which ends it, and
+    /// before the first session.
+    ///
+    /// # Errors
+    /// There is no pooler for this server.
+    fn pool(&mut self, size: u8) -> Result<(), StageError> {
+        match size {
+            0 => Ok(()),
+            _ => Err(StageError {
+                message: format!("there is no pooler for {} here", self.dialect()),
+            }),
+        }
+    }
+
+    /// The pooler gives a session that waits for one this server connection, from 0;
+    /// [`settle`](Self::settle) waits for what comes of it.
+    ///
+    /// # Errors
+    /// It does not wait for one, or that connection is not free.
+    fn route(&mut self, session: SessionId, backend: u8) -> Result<(), StageError> {
+        Err(StageError {
+            message: format!(
+                "session {} waits for no server connection (nor for {})",
+                session.0,
+                backend + 1
+            ),
         })
     }
 

@@ -417,7 +417,7 @@ fn mistakes_in_schedules() {
         (
             "isolation: read",
             "levels: read",
-            "x:3:1: `levels` is not a header\n    help: headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
+            "x:3:1: `levels` is not a header\n    help: headers: title, variant, property, detail, check, database, isolation, bounds, granularity, pooler, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
         ),
         (
             "process a",
@@ -432,7 +432,7 @@ fn mistakes_in_schedules() {
         (
             "events\n",
             "",
-            "x:8:1: `a` is not a header\n    help: headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
+            "x:8:1: `a` is not a header\n    help: headers: title, variant, property, detail, check, database, isolation, bounds, granularity, pooler, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
         ),
         (
             "a look #0",

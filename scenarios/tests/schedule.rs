@@ -156,6 +156,7 @@ fn choice() -> impl Strategy<Value = Choice> {
         session().prop_map(Choice::Kill),
         session().prop_map(Choice::Late),
         session().prop_map(Choice::Continue),
+        (session(), any::<u8>()).prop_map(|(s, backend)| Choice::Route(s, backend)),
         any::<i64>().prop_map(Choice::Advance),
         (0i64..100).prop_map(|s| Choice::Advance(s * 1_000_000)),
     ]
@@ -234,6 +235,8 @@ fn file() -> impl Strategy<Value = ScheduleFile> {
             isolation,
             bounds,
             granularity,
+            // Independent of the granularity, which goes by the number of events.
+            pooler: (texts[0].len() % 4) as u8,
             processes,
             setup,
             matters: (0..events.len()).step_by(2).collect(),

@@ -99,7 +99,7 @@ impl SimBench {
                 .filter_map(|internal| match internal {
                     Internal::Expire(s) => Some((0, None, s, internal)),
                     Internal::Resume(s) => Some((1, place(s), s, internal)),
-                    Internal::Deadlock(_) | Internal::Continue(_) => None,
+                    Internal::Deadlock(_) | Internal::Continue(_) | Internal::Route(..) => None,
                 })
                 .min();
             let Some((_, _, session, internal)) = next else {
@@ -162,8 +162,7 @@ impl Bench for SimBench {
         *self = SimBench::new(self.isolation);
         self.db.keep_notices();
         for name in names {
-            let session = self.db.connect(self.isolation);
-            self.db.name_client(session, name);
+            let session = self.db.connect_client(self.isolation, name);
             self.places.push(Place {
                 session,
                 running: false,

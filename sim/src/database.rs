@@ -76,6 +76,9 @@ pub enum Internal {
     Resume(SessionId),
     /// A session that pauses before a row lock goes on. What comes next is open: nothing has to.
     Continue(SessionId),
+    /// A pooler in front of the server gives the transaction of this session one of its server
+    /// connections, by its place from 0.
+    Route(SessionId, u8),
     /// The deadlock check of a waiting session would find a cycle through itself now.
     Deadlock(SessionId),
     /// A server timer of this session is due at the present time.
@@ -166,6 +169,34 @@ pub trait Database: Clone {
     /// The client of a session says its name while it connects (PostgreSQL: `application_name`).
     /// Servers that know no such thing ignore it.
     fn name_client(&mut self, _session: SessionId, _name: &str) {}
+
+    /// A client connects: [`connect`](Self::connect) and [`name_client`](Self::name_client). Behind a
+    /// pooler this is a session of the pooler.
+    fn connect_client(&mut self, isolation: Option<Isolation>, name: &str) -> SessionId {
+        let session = self.connect(isolation);
+        self.name_client(session, name);
+        session
+    }
+
+    /// Clients that connect from now on do so through a pooler with so many server connections;
+    /// 0: directly. Before the first client connects.
+    ///
+    /// # Errors
+    /// There is no pooler in front of this server.
+    fn pool(&mut self, size: u8) -> Result<(), DbError> {
+        match size {
+            0 => Ok(()),
+            _ => Err(DbError::unsupported(
+                format!("a pooler in front of {}", self.dialect()),
+                None,
+            )),
+        }
+    }
+
+    /// Server connections of the pooler in front of this server; 0: there is none.
+    fn pool_size(&self) -> u8 {
+        0
+    }
 
     /// Whether the footprints of this engine were shown to be whole: random programs come to the same
     /// ends with and without leaving out what commutes. Unless they were, the explorer does not rely
@@ -264,6 +295,13 @@ pub trait Database: Clone {
     /// Where sessions pause, ascending by session.
     fn pauses(&self) -> Vec<Pause> {
         Vec::new()
+    }
+
+    /// What the server told besides the last answer of a session, as a line (`mysql_info`); empty if
+    /// nothing, `None` where that is not known.
+    fn info(&self, session: SessionId) -> Option<String> {
+        let _ = session;
+        None
     }
 
     /// The server's clock: microseconds since 1970-01-01 00:00:00 UTC.

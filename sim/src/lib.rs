@@ -7,6 +7,7 @@
 //! * [`explore`] explores interleavings.
 //! * [`actor`] has the processes of scenario files that are written in Rust.
 //! * [`scenario`] turns a case of a scenario file into an exploration.
+//! * [`pooler`] shares the sessions of a server between transactions of clients.
 //! * [`loose`] reads the SQL of MySQL, MariaDB and SQLite.
 //! * [`stage`] runs schedules that others decide.
 //! * [`mod@bench`] runs PostgreSQL's isolation specs.
@@ -22,6 +23,7 @@ pub mod host;
 pub mod loose;
 mod numbers;
 pub mod plan;
+pub mod pooler;
 pub mod scenario;
 pub mod sql;
 pub mod stage;

@@ -40,9 +40,15 @@ pub struct CaseError {
 /// An actor that does not exist, or does not take its parameters.
 pub fn explorer<D: Database>(
     case: &Case,
-    db: D,
+    mut db: D,
     actors: &Actors<'_>,
 ) -> Result<Explorer<D>, CaseError> {
+    if let Err(error) = db.pool(case.pooler) {
+        return Err(CaseError {
+            process: "pooler".into(),
+            message: error.message.to_string(),
+        });
+    }
     // Scripts count their rounds themselves: one of them is many rounds of a step function.
     let mut bounds = case.bounds.clone();
     bounds.rounds = 0;

@@ -131,6 +131,7 @@ impl<D: Database> SimStage<D> {
         let of = |internal: &Internal| match internal {
             Internal::Resume(s)
             | Internal::Continue(s)
+            | Internal::Route(s, _)
             | Internal::Deadlock(s)
             | Internal::Expire(s) => *s,
         };
@@ -146,7 +147,10 @@ impl<D: Database> SimStage<D> {
         let place = |session: SessionId| self.waiting.iter().position(|other| *other == session);
         let mut pending = self.pending();
         pending.retain(|(_, internal)| {
-            !matches!(internal, Internal::Deadlock(_) | Internal::Continue(_))
+            !matches!(
+                internal,
+                Internal::Deadlock(_) | Internal::Continue(_) | Internal::Route(..)
+            )
         });
         pending.sort_by_key(|(session, internal)| {
             let timer = matches!(internal, Internal::Expire(_));
@@ -237,8 +241,7 @@ impl<D: Database> Stage for SimStage<D> {
         label: &str,
         isolation: Option<Isolation>,
     ) -> Result<SessionId, StageError> {
-        let id = self.db.connect(isolation);
-        self.db.name_client(id, label);
+        let id = self.db.connect_client(isolation, label);
         let session = SessionId(self.seats.len() as u8);
         self.seats.push(Seat { id, running: false });
         Ok(session)
@@ -272,6 +275,10 @@ impl<D: Database> Stage for SimStage<D> {
             self.take(session, progress);
         }
         Ok(std::mem::take(&mut self.completions))
+    }
+
+    fn info(&self, session: SessionId) -> Option<String> {
+        self.db.info(self.seat(session).ok()?.id)
     }
 
     fn blocked(&mut self) -> Result<Vec<Blocked>, StageError> {
@@ -353,6 +360,29 @@ impl<D: Database> Stage for SimStage<D> {
         let event = Internal::Continue(id);
         if !self.pending().contains(&(session, event)) {
             return Err(failure(format!("session {} does not pause", session.0)));
+        }
+        let progress = self.db.internal(event);
+        self.take(session, progress);
+        Ok(())
+    }
+
+    fn pool(&mut self, size: u8) -> Result<(), StageError> {
+        self.db
+            .pool(size)
+            .map_err(|error| failure(error.message.to_string()))
+    }
+
+    fn route(&mut self, session: SessionId, backend: u8) -> Result<(), StageError> {
+        let Seat { id, .. } = *self.seat(session)?;
+        let event = Internal::Route(id, backend);
+        if !self.pending().contains(&(session, event)) {
+            let message = format!(
+                "session {} is not the first that waits for a server connection, or connection {} \
+                 is not free",
+                session.0,
+                backend + 1
+            );
+            return Err(failure(message));
         }
         let progress = self.db.internal(event);
         self.take(session, progress);

@@ -405,7 +405,7 @@ impl Database for Toy {
                 }
                 self.spelled_out(Submitted::Known(ZERO))
             }
-            Internal::Continue(_) => unreachable!("nothing pauses"),
+            Internal::Continue(_) | Internal::Route(..) => unreachable!("nothing pauses"),
             Internal::Resume(session) => {
                 let at = usize::from(session.0);
                 let client = self.clients[at];

@@ -203,9 +203,11 @@ impl<D: Scripted> Server<D> {
             let rank = |s: &SessionId| self.waiting.iter().position(|w| w == s);
             let wanted = |name: Option<&str>, s: SessionId| name == Some(self.name(s));
             // Who pauses goes on when a command says so.
-            pending.retain(|event| !matches!(event, Internal::Continue(_)));
+            let open =
+                |event: &Internal| matches!(event, Internal::Continue(_) | Internal::Route(..));
+            pending.retain(|event| !open(event));
             pending.sort_by_key(|event| match event {
-                Internal::Continue(_) => unreachable!("left out"),
+                Internal::Continue(_) | Internal::Route(..) => unreachable!("left out"),
                 Internal::Resume(s) => (0, !wanted(first, *s), rank(s)),
                 Internal::Expire(s) => (1, false, rank(s)),
                 Internal::Deadlock(s) => (2, !wanted(victim, *s), rank(s)),
@@ -215,6 +217,7 @@ impl<D: Scripted> Server<D> {
             };
             let (Internal::Resume(s)
             | Internal::Continue(s)
+            | Internal::Route(s, _)
             | Internal::Expire(s)
             | Internal::Deadlock(s)) = event;
             let progress = self.database.internal(event);

@@ -81,8 +81,9 @@ fn stage(target: &Target, on: &str, script: &Path) -> Result<Box<dyn Stage>, Fai
         Target::Simulator => {
             let database = on.strip_prefix("sim:").and_then(|name| name.parse().ok());
             let database = database.unwrap_or(Dialect::MySql);
-            stages::simulated(database)
-                .ok_or_else(|| environment(format!("{database} is not simulated")))
+            let options = mysqltest::options_of(script);
+            stages::simulated_with(database, &options)
+                .map_err(|error| Failure::Usage(error.to_string()))
         }
         Target::Live(Live::MySql(flavour, version)) => {
             let options = mysqltest::options_of(script);

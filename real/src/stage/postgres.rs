@@ -8,6 +8,7 @@ use rowlock_model::{DbError, Dialect, ErrorClass, Isolation, Reply, Session, Val
 use rowlock_scenarios::stage::{Blocked, PausePlan, Paused, StageError};
 
 use super::gate::{self, Gates};
+use super::pooled::Pooled;
 use super::{DeadlockTimeouts, failed, failure};
 use crate::postgres::{PostgresLink, PostgresTarget};
 use crate::server::PostgresServer;
@@ -24,7 +25,7 @@ enum Ownership {
     /// The server is ours: a database is dropped and created for each run.
     Server {
         // Kept for its life.
-        _server: Arc<PostgresServer>,
+        server: Arc<PostgresServer>,
         admin: Box<PostgresLink>,
     },
     /// One database is at our disposal: it is emptied for each run.
@@ -43,6 +44,10 @@ pub(crate) struct PostgresStage {
     victims: Vec<SessionId>,
     version: String,
     gates: Option<Gates>,
+    /// Server connections of the pooler through which sessions shall go; 0: none.
+    pool_size: u8,
+    /// That pooler, once there is a session.
+    pub(super) pooled: Option<Pooled>,
 }
 
 impl PostgresStage {
@@ -61,7 +66,7 @@ impl PostgresStage {
             observer: None,
             target: server.target(&server.fresh_database_name()),
             ownership: Ownership::Server {
-                _server: server,
+                server,
                 admin: Box::new(admin),
             },
             timeouts,
@@ -69,6 +74,8 @@ impl PostgresStage {
             victims: Vec::new(),
             version,
             gates: None,
+            pool_size: 0,
+            pooled: None,
         })
     }
 
@@ -114,6 +121,8 @@ impl PostgresStage {
             is_superuser: row[1].as_bool().unwrap_or(false),
             victims: Vec::new(),
             gates: None,
+            pool_size: 0,
+            pooled: None,
         })
     }
 
@@ -133,6 +142,8 @@ impl PostgresStage {
     pub(crate) async fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
         self.victims.clear();
         self.gates = None;
+        self.pool_size = 0;
+        self.pooled = None;
         match &mut self.ownership {
             Ownership::Server { admin, .. } => {
                 self.observer = None;
@@ -225,6 +236,9 @@ impl PostgresStage {
         label: &str,
         isolation: Option<Isolation>,
     ) -> Result<RealSession, StageError> {
+        if self.pool_size > 0 {
+            return self.pooled_session(label, isolation).await;
+        }
         let mut target = self.target.with_application_name(label);
         if let Some(isolation) = isolation {
             target = target.with_isolation(isolation);
@@ -241,6 +255,85 @@ impl PostgresStage {
             gates.admit(id, &mut session).await?;
         }
         Ok(session)
+    }
+
+    /// Sessions from now on go through a pooler with so many server connections.
+    pub(super) fn pool(&mut self, size: u8) -> Result<(), StageError> {
+        if size > 0 && !matches!(self.ownership, Ownership::Server { .. }) {
+            return Err(failure(
+                "a pooler is started in front of a throwaway server only (`--on postgres`)",
+            ));
+        }
+        self.pool_size = size;
+        Ok(())
+    }
+
+    /// A session by way of the pooler, which the first one starts.
+    async fn pooled_session(
+        &mut self,
+        label: &str,
+        isolation: Option<Isolation>,
+    ) -> Result<RealSession, StageError> {
+        if self.pooled.is_none() {
+            self.start_pooler(isolation).await?;
+        }
+        let pooled = self.pooled.as_ref();
+        let target = pooled
+            .ok_or_else(|| failure("there is no pooler"))?
+            .target();
+        let link = target.with_application_name(label).connect().await;
+        let link = link.map_err(failed(&format!("session `{label}` cannot connect")))?;
+        Ok(RealSession::on_postgres(link))
+    }
+
+    async fn start_pooler(&mut self, isolation: Option<Isolation>) -> Result<(), StageError> {
+        let Ownership::Server { server, .. } = &self.ownership else {
+            return Err(failure(
+                "a pooler is started in front of a throwaway server only (`--on postgres`)",
+            ));
+        };
+        let mut prepare = format!(
+            "SET deadlock_timeout = '{}ms'",
+            self.timeouts.other.as_millis()
+        );
+        if let Some(isolation) = isolation {
+            let name = isolation.name();
+            prepare += &format!("; SET default_transaction_isolation = '{name}'");
+        }
+        let (server, database) = (Arc::clone(server), self.target.database().to_owned());
+        let size = self.pool_size;
+        self.pooled = Some(Pooled::start(server, &database, size, &prepare).await?);
+        Ok(())
+    }
+
+    /// Frees the server connections of those sessions whose transactions have ended, as the server
+    /// says; each is given with the number of its backend.
+    pub(super) async fn free_connections(
+        &mut self,
+        answered: &[(SessionId, i64)],
+    ) -> Result<(), StageError> {
+        if answered.is_empty() {
+            return Ok(());
+        }
+        let sql = format!(
+            "SELECT pid FROM pg_stat_activity WHERE state = 'idle' AND pid = ANY ('{}'::int[])",
+            pids(answered)
+        );
+        let reply = self.ask(&sql).await?;
+        let idle: Vec<i64> = reply
+            .rows
+            .iter()
+            .filter_map(|row| row[0].as_int())
+            .collect();
+        let idle: Vec<SessionId> = answered
+            .iter()
+            .filter(|(_, pid)| idle.contains(pid))
+            .map(|(session, _)| *session)
+            .collect();
+        match &mut self.pooled {
+            Some(pooled) => pooled.take_back(&idle).await,
+            None => Ok(()),
+        }
     }
 
     /// In the server's notation.
@@ -262,6 +355,14 @@ impl PostgresStage {
         victims: &[SessionId],
         open: Vec<(SessionId, &mut RealSession)>,
     ) -> Result<(), StageError> {
+        if self.pooled.is_some() {
+            return match victims.is_empty() {
+                true => Ok(()),
+                false => Err(failure(
+                    "deadlock victims cannot be planned behind a pooler",
+                )),
+            };
+        }
         let before = std::mem::replace(&mut self.victims, victims.to_vec());
         if !self.is_superuser {
             return match victims.is_empty() {
@@ -315,6 +416,9 @@ impl PostgresStage {
         &mut self,
         all: &[(SessionId, i64)],
     ) -> Result<Vec<Paused>, StageError> {
+        if let Some(pooled) = &self.pooled {
+            return Ok(pooled.paused());
+        }
         if self.gates.is_none() {
             return Ok(Vec::new());
         }
@@ -351,7 +455,7 @@ impl PostgresStage {
              WHERE NOT (pg_isolation_test_session_is_blocked(pid, '{}') \
              OR 0 = ANY (pg_blocking_pids(pid)))",
             pids(busy),
-            pids(all)
+            self.blocking(all)
         );
         let reply = self.ask(&sql).await?;
         let mut running: Vec<i64> = reply
@@ -377,7 +481,7 @@ impl PostgresStage {
         labels: &[&str],
     ) -> Result<Vec<Blocked>, StageError> {
         if busy.is_empty() {
-            return Ok(Vec::new());
+            return Ok(self.queued());
         }
         // A transaction that waits for a safe snapshot waits for no lock: `pg_blocking_pids` is empty.
         let sql = format!(
@@ -391,7 +495,7 @@ impl PostgresStage {
              WHERE pg_isolation_test_session_is_blocked(b.pid, '{}') \
              OR 0 = ANY (pg_blocking_pids(b.pid))",
             pids(busy),
-            pids(all)
+            self.blocking(all)
         );
         let reply = self.ask(&sql).await?;
         let session_of = |pid: i64| all.iter().find(|(_, p)| *p == pid).map(|(s, _)| *s);
@@ -419,9 +523,36 @@ impl PostgresStage {
                 object: describe(row, holder.copied()),
             });
         }
+        blocked.extend(self.queued());
         blocked.sort_by_key(|b| b.session);
         blocked.dedup_by_key(|b| b.session);
         Ok(blocked)
+    }
+
+    /// The backends that may block a session: behind a pooler idle ones as well, as the text of an
+    /// `int[]`.
+    fn blocking(&self, all: &[(SessionId, i64)]) -> String {
+        match &self.pooled {
+            None => pids(all),
+            Some(pooled) => {
+                let all: Vec<String> = pooled.backends().map(|pid| pid.to_string()).collect();
+                format!("{{{}}}", all.join(","))
+            }
+        }
+    }
+
+    /// Who waits for a server connection of the pooler because there is none.
+    fn queued(&self) -> Vec<Blocked> {
+        let Some(pooled) = &self.pooled else {
+            return Vec::new();
+        };
+        let (waiting, users) = pooled.waiting();
+        let blocked = waiting.into_iter().map(|session| Blocked {
+            session,
+            blockers: users.clone(),
+            object: "a server connection of the pooler".to_owned(),
+        });
+        blocked.collect()
     }
 
     async fn ask(&mut self, sql: &str) -> Result<Reply, StageError> {
@@ -437,6 +568,18 @@ impl PostgresStage {
             .await
             .map_err(failed("cannot end a session"))?;
         Ok(())
+    }
+
+    /// Ends the server connection that a session of the pooler has, if it has one.
+    pub(super) async fn terminate_pooled(&mut self, session: SessionId) -> Result<(), StageError> {
+        let pooled = self.pooled.as_ref();
+        if let Some(backend) = pooled.and_then(|pooled| pooled.backend(session)) {
+            self.terminate(backend).await?;
+        }
+        match &mut self.pooled {
+            Some(pooled) => pooled.leave(session).await,
+            None => Ok(()),
+        }
     }
 
     /// Those of some backends that are gone.

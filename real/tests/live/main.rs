@@ -11,16 +11,21 @@ mod guard;
 mod mariadb;
 mod mysql_stage;
 mod needs;
+mod needs_pooler;
+mod pooler;
 mod seam;
 mod servers;
+mod soak;
 mod specs;
 mod sqlite;
 mod values;
+mod worker;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use needs::needs;
+use needs_pooler::needs_pooler;
 use rowlock_model::{Dialect, Host, Reply, Session};
 use rowlock_real::server::{self, Flavour, PostgresServer};
 use rowlock_real::{DeadlockTimeouts, RealHost, RealSession, RealStage};
@@ -34,6 +39,9 @@ type Test = (&'static str, fn() -> TestResult);
 fn main() {
     if let Ok(end) = std::env::var(servers::HOLD_SERVER) {
         return servers::hold_server(&end);
+    }
+    if let Ok(order) = std::env::var(worker::WORKER) {
+        return worker::run(&order);
     }
     let arguments = Arguments::from_args();
     let found = server::installed();
@@ -51,6 +59,11 @@ fn main() {
     for (name, test) in on_postgres.concat() {
         let trial = Trial::test(format!("postgres::{name}"), test);
         trials.push(needs(trial, Dialect::Postgres, &found));
+    }
+    for (name, test) in pooler::TESTS {
+        let trial = Trial::test(format!("postgres::{name}"), test);
+        let trial = needs(trial, Dialect::Postgres, &found);
+        trials.push(needs_pooler(trial, true));
     }
     for (name, test) in sqlite::TESTS {
         trials.push(Trial::test(format!("sqlite::{name}"), test));
@@ -80,6 +93,25 @@ fn main() {
             });
         }
     }
+    for soak in soak::all() {
+        let (dialect, name) = (
+            soak.dialect,
+            format!("{}::{}", soak.dialect.name(), soak.name),
+        );
+        let deep = soak.deep;
+        let trial = Trial::test(name, move || soak.run());
+        trials.push(match dialect {
+            _ if deep => trial.with_ignored_flag(true),
+            Dialect::Sqlite => trial,
+            _ => needs(trial, dialect, &found),
+        });
+    }
+    let trial = Trial::test("postgres::soak_notices_a_mistake", soak::notices_a_mistake);
+    trials.push(needs(trial, Dialect::Postgres, &found));
+    trials.push(Trial::test(
+        "sqlite::two_processes_on_one_file",
+        soak::two_processes_on_one_file,
+    ));
     let conclusion = libtest_mimic::run(&arguments, trials);
     // Servers end before the process does.
     *SHARED.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -60,6 +60,11 @@ pub(crate) fn target(flavour: Flavour, name: &str) -> MySqlTarget {
     server(flavour).target().with_database(name)
 }
 
+/// The socket of the shared server.
+pub(crate) fn socket(flavour: Flavour) -> std::path::PathBuf {
+    server(flavour).directory().join("s")
+}
+
 async fn another(flavour: Flavour, name: &str) -> RealSession {
     let target = server(flavour).target().with_database(name);
     RealHost::new("test", target)

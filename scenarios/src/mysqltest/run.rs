@@ -34,6 +34,13 @@ struct Connection {
     results: Option<Results>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Info {
+    Off,
+    Once,
+    On,
+}
+
 pub(super) struct Tester<'a> {
     stage: &'a mut dyn Stage,
     root: PathBuf,
@@ -46,6 +53,11 @@ pub(super) struct Tester<'a> {
     logs_results: bool,
     logs_connections: bool,
     shows_warnings: bool,
+    /// Whether it is told how many rows a statement affected; after the next one no more.
+    shows_info: Info,
+    /// Users that the script made. Connections of them are root's: what privileges forbid shows in the
+    /// comparison with the result.
+    users: Vec<String>,
     aborts_on_error: bool,
     /// The errors that the next statement may end with.
     expected: Vec<String>,
@@ -75,6 +87,8 @@ impl<'a> Tester<'a> {
             logs_results: true,
             logs_connections,
             shows_warnings: true,
+            shows_info: Info::Off,
+            users: Vec::new(),
             aborts_on_error: true,
             expected: Vec::new(),
             sends: false,
@@ -287,6 +301,9 @@ impl<'a> Tester<'a> {
                 let numbered = |(n, text): (String, String)| Some((n.parse().ok()?, text));
                 self.manner.columns = pairs.filter_map(numbered).collect();
             }
+            "enable_info" if rest.eq_ignore_ascii_case("once") => self.shows_info = Info::Once,
+            "enable_info" => self.shows_info = Info::On,
+            "disable_info" => self.shows_info = Info::Off,
             "sorted_result" => self.manner.is_sorted = true,
             "vertical_results" => self.manner.is_vertical = true,
             "horizontal_results" => self.manner.is_vertical = false,
@@ -403,7 +420,8 @@ impl<'a> Tester<'a> {
         let mut parts = inner.split(',').map(str::trim);
         let name = parts.next().unwrap_or_default().to_owned();
         let user = parts.nth(1).unwrap_or_default();
-        if !matches!(user, "" | "root") {
+        let is_made = self.users.iter().any(|made| made == user);
+        if !matches!(user, "" | "root") && !is_made {
             let what = format!("line {line}: a connection as another user than root");
             return Err(TestError::Unsupported(what));
         }
@@ -556,6 +574,11 @@ impl<'a> Tester<'a> {
             self.expected.clear();
             return Ok(());
         }
+        if let Some(users) = users_of(sql) {
+            self.users.extend(users);
+            self.expected.clear();
+            return Ok(());
+        }
         if self.current.is_none() {
             return self.gone(command.line);
         }
@@ -621,19 +644,49 @@ impl<'a> Tester<'a> {
                     _ => "Got one of the listed errors\n".to_owned(),
                 };
             }
-            None if self.shows_warnings => {
-                let warnings = self.warnings(line)?;
-                if warnings != before {
-                    text += &warnings;
+            None => {
+                let info = self.info(&results, line)?;
+                if self.shows_warnings {
+                    let warnings = self.warnings(line)?;
+                    if warnings != before {
+                        text += &warnings;
+                    }
                 }
+                text += &info;
             }
-            None => {}
+        }
+        if self.shows_info == Info::Once {
+            self.shows_info = Info::Off;
         }
         if self.logs_results {
             self.output += &text;
         }
         self.manner.forget();
         Ok(())
+    }
+
+    /// `affected rows: 1`, and what the server told besides.
+    fn info(&mut self, results: &Results, line: usize) -> Result<String, TestError> {
+        if self.shows_info == Info::Off {
+            return Ok(String::new());
+        }
+        let id = self.connection(line)?.id;
+        let Some(told) = self.stage.info(id) else {
+            let what = format!("line {line}: what the server told besides the answer");
+            return Err(TestError::Unsupported(what));
+        };
+        let rows = results
+            .replies
+            .last()
+            .map_or(0, |reply| match reply.columns.is_empty() {
+                true => reply.affected,
+                false => reply.rows.len() as u64,
+            });
+        let mut text = format!("affected rows: {rows}\n");
+        if !told.is_empty() {
+            text += &format!("info: {told}\n");
+        }
+        Ok(text)
     }
 
     /// The warnings of the last statement, as they are printed after it.
@@ -664,10 +717,30 @@ fn leaves_warnings(sql: &str) -> bool {
         .collect();
     match word.as_str() {
         "select" => !lower.contains("from"),
-        "begin" | "commit" | "release" | "rollback" | "savepoint" | "set" | "start" | "unlock"
-        | "use" | "xa" => true,
+        "begin" | "commit" | "do" | "release" | "rollback" | "savepoint" | "set" | "start"
+        | "unlock" | "use" | "xa" => true,
         _ => false,
     }
+}
+
+/// The users that a statement is about, if it is one about users and privileges. Such a statement is not
+/// sent: everything is done as root.
+fn users_of(sql: &str) -> Option<Vec<String>> {
+    let lower = sql.trim().to_lowercase();
+    let words: Vec<&str> = lower.split_whitespace().collect();
+    let list = match words[..] {
+        ["create" | "drop", "user", ..] => lower.split_once("user")?.1,
+        ["grant", ..] => lower.split_once(" to ")?.1,
+        _ => return None,
+    };
+    let list = list
+        .trim_start_matches(" if not exists")
+        .trim_start_matches(" if exists");
+    let name = |user: &str| {
+        let name = user.split('@').next().unwrap_or_default().trim();
+        name.trim_matches(['\'', '"', '`']).to_owned()
+    };
+    Some(list.split(',').map(name).collect())
 }
 
 fn first_word(text: &str) -> String {

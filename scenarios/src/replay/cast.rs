@@ -90,14 +90,16 @@ impl<'a> Cast<'a> {
         parts: Vec<Part>,
         victims: &[usize],
         pauses: Option<PausePlan>,
+        pooler: u8,
     ) -> Result<Cast<'a>, ReplayError> {
         let setup: Vec<String> = setup.map(str::to_owned).into_iter().collect();
         stage.reset(&setup)?;
+        stage.pool(pooler)?;
         let mut cast = Cast {
             stage,
             members: Vec::new(),
             ghosts: Vec::new(),
-            pauses: pauses.is_some(),
+            pauses: pauses.is_some() || pooler > 0,
             paused: Vec::new(),
         };
         for part in parts {
@@ -226,6 +228,20 @@ impl<'a> Cast<'a> {
         self.paused.retain(|(paused, _)| *paused != member);
         if let Some(id) = self.id(member) {
             self.stage.proceed(id)?;
+        }
+        self.settle(first)
+    }
+
+    /// The pooler gives a member that waits for one this server connection.
+    pub(super) fn route(
+        &mut self,
+        member: usize,
+        backend: u8,
+        first: Option<usize>,
+    ) -> Result<Vec<Arrival>, ReplayError> {
+        self.paused.retain(|(paused, _)| *paused != member);
+        if let Some(id) = self.id(member) {
+            self.stage.route(id, backend)?;
         }
         self.settle(first)
     }

@@ -41,6 +41,8 @@ enum Move {
     Due(usize, Due),
     /// A member that pauses before a row lock goes on.
     Continue(usize),
+    /// A pooler gives a member a server connection.
+    Route(usize, u8),
     Late(usize),
 }
 
@@ -80,6 +82,11 @@ fn perform(
             own_member = Some(member);
             waits_for = Some(member);
             cast.proceed(member, first)?
+        }
+        Move::Route(member, backend) => {
+            own_member = Some(member);
+            waits_for = Some(member);
+            cast.route(member, backend, first)?
         }
         Move::Send(member, sent) => {
             own_member = Some(member);
@@ -197,9 +204,9 @@ fn pinned_pauses(pinned: &Pinned, scripts: &[Script]) -> Vec<(String, String)> {
                 running[process] = Some((process, step));
                 running[process]
             }
-            PinnedAction::Continue(session) | PinnedAction::Resume(session) => {
-                running[session.process]
-            }
+            PinnedAction::Continue(session)
+            | PinnedAction::Route(session, _)
+            | PinnedAction::Resume(session) => running[session.process],
             _ => None,
         };
         let then = event.expected.then.iter();
@@ -275,7 +282,8 @@ pub(super) fn pinned(
         .filter_map(|process| Script::of(process, case.database))
         .collect();
     let plan = pause_plan(pinned.granularity, pinned_pauses(pinned, &scripts));
-    let cast = Cast::open(stage, setup, parts.collect(), &victims, plan)?;
+    let parts = parts.collect();
+    let cast = Cast::open(stage, setup, parts, &victims, plan, case.pooler)?;
     let states = scripts.iter().map(Script::start).collect();
     let mut run = PinnedRun {
         pinned,
@@ -391,6 +399,7 @@ impl PinnedRun<'_, '_> {
             }
             Choice::Resume(s)
             | Choice::Continue(s)
+            | Choice::Route(s, _)
             | Choice::Deadlock(s)
             | Choice::Expire(s)
             | Choice::Notice(s)
@@ -464,6 +473,11 @@ impl PinnedRun<'_, '_> {
                 let member = self.member(session);
                 let choice = Choice::Continue(session_id(member));
                 (Move::Continue(member), choice, None)
+            }
+            PinnedAction::Route(session, backend) => {
+                let member = self.member(session);
+                let choice = Choice::Route(session_id(member), backend);
+                (Move::Route(member, backend), choice, None)
             }
             PinnedAction::Late(session) => {
                 let member = self.member(session);
@@ -666,7 +680,8 @@ pub(super) fn file(
         .filter_map(|event| labels.iter().position(|label| *label == *event.actor))
         .collect();
     let plan = pause_plan(file.granularity, file_pauses(file));
-    let cast = Cast::open(stage, file.setup.as_deref(), parts, &victims, plan)?;
+    let setup = file.setup.as_deref();
+    let cast = Cast::open(stage, setup, parts, &victims, plan, file.pooler)?;
     let mut run = FileRun {
         file,
         cast,
@@ -798,6 +813,7 @@ impl FileRun<'_, '_> {
             }
             (Choice::Kill(_), _) => Move::Kill(self.member(&event.actor, None)),
             (Choice::Continue(_), _) => Move::Continue(self.member(&event.actor, None)),
+            (Choice::Route(_, backend), _) => Move::Route(self.member(&event.actor, None), backend),
             (Choice::Late(_), _) => Move::Late(self.member(&event.actor, None)),
             (Choice::Resume(_), _) => Move::Due(self.member(&event.actor, None), Due::Resume),
             (Choice::Deadlock(_), _) => Move::Due(self.member(&event.actor, None), Due::Deadlock),
@@ -864,6 +880,7 @@ fn token(event: &Event) -> Arc<str> {
         Choice::Step(..) => "",
         Choice::Resume(_) => "resumes ",
         Choice::Continue(_) => "continues ",
+        Choice::Route(..) => "routed ",
         Choice::Deadlock(_) => "deadlock ",
         Choice::Expire(_) => "timer ",
         Choice::Crash(_) => "crash ",

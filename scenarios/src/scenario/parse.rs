@@ -17,12 +17,13 @@ use super::{Body, Case, Expectation, Process, Program, Property, Scenario, When,
 use crate::source::{FileError, Problem, Source};
 
 /// Keys that a variant may replace.
-const VARIANT_KEYS: [&str; 14] = [
+const VARIANT_KEYS: [&str; 15] = [
     "databases",
     "isolation",
     "setup",
     "bounds",
     "granularity",
+    "pooler",
     "contention",
     "guarantees",
     "process",
@@ -140,6 +141,7 @@ fn case(
     let setup = table.text_of(reader, "setup", database);
     let bounds = bounds(&mut table, reader);
     let granularity = granularity(&mut table, reader).unwrap_or_default();
+    let pooler = table.integer(reader, "pooler", 0..=8).unwrap_or(0) as u8;
     let contention = table.text(reader, "contention");
     if let Some(contention) = contention.as_ref().filter(|c| &*c.text != "none") {
         let message = format!("`{}` is not `none`", contention.text);
@@ -161,6 +163,9 @@ fn case(
         .flat_map(|table| processes(table, context, reader))
         .collect();
     check_labels(&processes, &mut table, reader);
+    if pooler > 0 {
+        check_pooled(&processes, database, isolation, &mut table, reader);
+    }
     // Names that are missing because their process has a mistake are not worth a second message.
     let processes_are_right = reader.problems.len() == problems_before;
     let properties = if processes_are_right {
@@ -187,6 +192,7 @@ fn case(
         setup,
         bounds,
         granularity,
+        pooler,
         needs_contention: contention.is_none(),
         guarantees: guarantees.map(|(guarantee, _)| guarantee).collect(),
         processes,
@@ -230,6 +236,31 @@ fn check_labels(processes: &[Process], table: &mut Table<'_>, reader: &mut Reade
     for process in processes {
         if !labels.insert(&process.label) {
             let message = format!("two processes are labelled `{}`", process.label);
+            reader.problem(table.span.clone(), message);
+        }
+    }
+}
+
+/// Behind a pooler a session has nothing of its own.
+fn check_pooled(
+    processes: &[Process],
+    database: Dialect,
+    isolation: Isolation,
+    table: &mut Table<'_>,
+    reader: &mut Reader,
+) {
+    if database != Dialect::Postgres {
+        let message = format!("there is no pooler for {database}");
+        reader.problem(table.span.clone(), message);
+    }
+    for process in processes {
+        let label = &process.label;
+        if let Some(connect) = &process.connect {
+            let message = format!("`connect` of `{label}` would prepare any session of the pooler");
+            reader.problem(connect.span.clone(), message);
+        }
+        if process.isolation != isolation {
+            let message = format!("`{label}` has another level than the sessions of the pooler");
             reader.problem(table.span.clone(), message);
         }
     }

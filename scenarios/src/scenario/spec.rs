@@ -129,6 +129,7 @@ fn case(
             ..Bounds::default()
         },
         granularity: Granularity::default(),
+        pooler: 0,
         needs_contention: true,
         guarantees: Vec::new(),
         processes: processes.iter().map(of_level).collect(),

@@ -43,6 +43,7 @@ pub(super) fn schedule(source: &Source) -> Result<ScheduleFile, Problem> {
         isolation: Isolation::ReadCommitted,
         bounds: Bounds::default(),
         granularity: Granularity::Statement,
+        pooler: 0,
         processes: Vec::new(),
         setup: None,
         schedule: Schedule::default(),
@@ -215,6 +216,12 @@ fn header<'a>(
             given.isolation = true;
         }
         "granularity" => file.granularity = named(line, &mut cursor)?,
+        "pooler" => {
+            file.pooler = parsed(line, &mut cursor, |c| {
+                c.take(": ");
+                c.number()
+            })?;
+        }
         "bounds" => {
             file.bounds = parsed(line, &mut cursor, |c| {
                 c.take(": ");
@@ -244,7 +251,7 @@ fn header<'a>(
         _ => {
             let message = format!("`{key}` is not a header");
             return Err(line.problem(message).help(
-                "headers: title, variant, property, detail, check, database, isolation, bounds, granularity, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
+                "headers: title, variant, property, detail, check, database, isolation, bounds, granularity, pooler, matters, process-ids, transaction-ids, process, connect, setup; then `events`",
             ));
         }
     }
@@ -512,14 +519,23 @@ fn head(cursor: &mut Cursor<'_>, file: &ScheduleFile) -> Result<Head, Failure> {
     }
     let verb_at = cursor.at;
     let verb = cursor.plain();
-    let session: Option<fn(SessionId) -> Choice> = match verb {
-        verb::RESUMES => Some(Choice::Resume),
-        verb::CONTINUES => Some(Choice::Continue),
-        verb::DEADLOCK => Some(Choice::Deadlock),
-        verb::TIMER => Some(Choice::Expire),
-        verb::NOTICED => Some(Choice::Notice),
-        verb::KILLED => Some(Choice::Kill),
-        verb::LATE => Some(Choice::Late),
+    let mut backend = 0;
+    if verb == verb::ROUTED {
+        cursor.skip_blanks();
+        let number: u16 = cursor.number()?;
+        let place = number.checked_sub(1).and_then(|n| u8::try_from(n).ok());
+        backend = place.ok_or("server connections are numbered from 1 to 256")?;
+    }
+    let routed = |session| Choice::Route(session, backend);
+    let session: Option<&dyn Fn(SessionId) -> Choice> = match verb {
+        verb::RESUMES => Some(&Choice::Resume),
+        verb::CONTINUES => Some(&Choice::Continue),
+        verb::ROUTED => Some(&routed),
+        verb::DEADLOCK => Some(&Choice::Deadlock),
+        verb::TIMER => Some(&Choice::Expire),
+        verb::NOTICED => Some(&Choice::Notice),
+        verb::KILLED => Some(&Choice::Kill),
+        verb::LATE => Some(&Choice::Late),
         _ => None,
     };
     if let Some(choice) = session {

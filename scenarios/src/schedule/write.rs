@@ -35,6 +35,9 @@ impl fmt::Display for ScheduleFile {
         if self.granularity != Granularity::Statement {
             writeln!(f, "granularity: {}", self.granularity)?;
         }
+        if self.pooler != 0 {
+            writeln!(f, "pooler: {}", self.pooler)?;
+        }
         if !self.matters.is_empty() {
             // Events are numbered from 1 for people.
             let matters: Vec<String> = self.matters.iter().map(|n| (n + 1).to_string()).collect();
@@ -106,6 +109,11 @@ impl ScheduleFile {
             }
             Choice::Resume(session) => line += &self.of_session(event, verb::RESUMES, session),
             Choice::Continue(session) => line += &self.of_session(event, verb::CONTINUES, session),
+            Choice::Route(session, backend) => {
+                // Numbered from 1 for people.
+                let verb = format!("{} {}", verb::ROUTED, u16::from(backend) + 1);
+                line += &self.of_session(event, &verb, session);
+            }
             Choice::Deadlock(session) => line += &self.of_session(event, verb::DEADLOCK, session),
             Choice::Expire(session) => line += &self.of_session(event, verb::TIMER, session),
             Choice::Notice(session) => line += &self.of_session(event, verb::NOTICED, session),

@@ -80,6 +80,7 @@ impl<D: Database> World<D> {
             Choice::Step(ProcessId(p), request) => self.step(usize::from(p), request.0),
             Choice::Resume(s) => self.internal(s, Internal::Resume),
             Choice::Continue(s) => self.internal(s, Internal::Continue),
+            Choice::Route(s, backend) => self.internal(s, |s| Internal::Route(s, backend)),
             Choice::Deadlock(s) => self.internal(s, Internal::Deadlock),
             Choice::Expire(s) => self.internal(s, Internal::Expire),
             Choice::Crash(ProcessId(p)) => self.crash(usize::from(p)),

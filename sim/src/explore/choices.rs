@@ -17,6 +17,7 @@ pub(crate) fn is_work(choice: Choice) -> bool {
         Choice::Step(..)
             | Choice::Resume(_)
             | Choice::Continue(_)
+            | Choice::Route(..)
             | Choice::Deadlock(_)
             | Choice::Expire(_)
             | Choice::Notice(_)
@@ -113,6 +114,7 @@ impl<D: Database> World<D> {
         out.extend(internals.iter().map(|internal| match internal {
             Internal::Resume(session) => Choice::Resume(here(*session)),
             Internal::Continue(session) => Choice::Continue(here(*session)),
+            Internal::Route(session, backend) => Choice::Route(here(*session), *backend),
             Internal::Deadlock(session) => Choice::Deadlock(here(*session)),
             Internal::Expire(session) => Choice::Expire(here(*session)),
         }));

@@ -47,6 +47,7 @@ impl From<Choice> for Packed {
             Choice::Advance(by) => Packed(9 << KINDS | by as u64 & ((1 << KINDS) - 1)),
             Choice::Cancel(p, r) => pack(10, p.0, 0, r.0.into()),
             Choice::Continue(s) => pack(11, s.0, 0, 0),
+            Choice::Route(s, backend) => pack(12, s.0, 0, backend.into()),
         }
     }
 }
@@ -73,7 +74,8 @@ impl From<Packed> for Choice {
             8 => Choice::Late(session),
             9 => Choice::Advance((word & ((1 << KINDS) - 1)) as i64),
             10 => Choice::Cancel(process, request),
-            _ => Choice::Continue(session),
+            11 => Choice::Continue(session),
+            _ => Choice::Route(session, word as u8),
         }
     }
 }
@@ -222,7 +224,11 @@ impl<F: Fn(Choice) -> Option<usize>> Paths<'_, F> {
     /// Who is at work after a choice; `None` if the choice leaves that open.
     fn worker(&self, choice: Choice) -> Option<usize> {
         match choice {
-            Choice::Step(..) | Choice::Lose(..) | Choice::Cancel(..) | Choice::Continue(_)
+            Choice::Step(..)
+            | Choice::Lose(..)
+            | Choice::Cancel(..)
+            | Choice::Continue(_)
+            | Choice::Route(..)
                 if self.actors > 1 =>
             {
                 (self.process_of)(choice)
@@ -370,6 +376,7 @@ mod tests {
             Choice::Advance(30_000_000),
             Choice::Cancel(p, r),
             Choice::Continue(s),
+            Choice::Route(s, 7),
         ];
         for choice in choices {
             assert_eq!(Choice::from(Packed::from(choice)), choice);

@@ -198,6 +198,9 @@ impl<D: Database> World<D> {
             Choice::Step(p, r) => format!("{} request {}", process(p), r.0),
             Choice::Resume(s) => format!("{} resumes", session(s)),
             Choice::Continue(s) => format!("{} continues", session(s)),
+            Choice::Route(s, backend) => {
+                format!("{} is given server connection {}", session(s), backend + 1)
+            }
             Choice::Deadlock(s) => format!("{} finds a deadlock", session(s)),
             Choice::Expire(s) => format!("a timer of {}", session(s)),
             Choice::Crash(p) => format!("{} crashes", process(p)),

@@ -120,6 +120,7 @@ fn renamed(
         Choice::Step(p, r) => Choice::Step(process(p), r),
         Choice::Resume(s) => Choice::Resume(session(s)),
         Choice::Continue(s) => Choice::Continue(session(s)),
+        Choice::Route(s, backend) => Choice::Route(session(s), backend),
         Choice::Deadlock(s) => Choice::Deadlock(session(s)),
         Choice::Expire(s) => Choice::Expire(session(s)),
         Choice::Crash(p) => Choice::Crash(process(p)),

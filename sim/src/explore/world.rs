@@ -412,6 +412,7 @@ impl<D: Database> World<D> {
             | Choice::Cancel(ProcessId(p), _) => Some(usize::from(p)),
             Choice::Resume(s)
             | Choice::Continue(s)
+            | Choice::Route(s, _)
             | Choice::Deadlock(s)
             | Choice::Expire(s)
             | Choice::Notice(s)
@@ -684,11 +685,10 @@ pub(super) fn open_session(
     actor: &Actor,
     local: u16,
 ) -> Result<SessionId, Flaw> {
-    let session = db.connect(actor.isolation);
-    match local {
-        0 => db.name_client(session, &actor.name),
-        _ => db.name_client(session, &format!("{}/{}", actor.name, local + 1)),
-    }
+    let session = match local {
+        0 => db.connect_client(actor.isolation, &actor.name),
+        _ => db.connect_client(actor.isolation, &format!("{}/{}", actor.name, local + 1)),
+    };
     let Some(script) = &actor.connect else {
         return Ok(session);
     };

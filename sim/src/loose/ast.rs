@@ -171,6 +171,8 @@ pub(crate) struct TypeName {
     pub(crate) numbers: Vec<u32>,
     pub(crate) labels: Vec<String>,
     pub(crate) unsigned: bool,
+    /// The character set, and the name of its usual collation (MySQL).
+    pub(crate) charset: Option<(Ident, Ident)>,
     pub(crate) at: usize,
 }
 
@@ -184,6 +186,8 @@ pub(crate) struct Query {
     pub(crate) limit: Option<Node>,
     pub(crate) offset: Option<Node>,
     pub(crate) locks: Vec<Locking>,
+    /// `INTO @a, @b` (MySQL); empty without it. Only of a whole statement.
+    pub(crate) into: Vec<String>,
     pub(crate) at: usize,
     /// The byte after its end.
     pub(crate) end: usize,
@@ -440,6 +444,8 @@ pub(crate) struct CreateTable {
     pub(crate) query: Option<Box<Query>>,
     /// `COLLATE` or `CHARSET` of the table (MySQL).
     pub(crate) collation: Option<Ident>,
+    /// The character set that was named.
+    pub(crate) charset: Option<Ident>,
     pub(crate) auto_increment: Option<u64>,
 }
 
@@ -486,6 +492,8 @@ pub(crate) enum Statement {
         columns: Vec<Ident>,
         query: Box<Query>,
         if_not_exists: bool,
+        /// `ALTER VIEW`: it is there, and gets a new definition.
+        replaces: bool,
     },
     DropTable {
         names: Vec<TableName>,
@@ -510,6 +518,26 @@ pub(crate) enum Statement {
     Control(Control),
 }
 
+/// What `SHOW` shows.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Show {
+    Variables {
+        global: bool,
+        like: Option<String>,
+    },
+    Warnings {
+        errors_only: bool,
+        /// `SHOW COUNT(*) WARNINGS`.
+        count: bool,
+    },
+    CreateTable(TableName),
+    /// `SHOW COLUMNS FROM t`, `DESCRIBE t`.
+    Columns(TableName),
+    Processlist,
+    Tables(Option<String>),
+    Databases(Option<String>),
+}
+
 /// How a transaction of SQLite begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum BeginKind {
@@ -529,13 +557,14 @@ pub(crate) enum Control {
         snapshot: bool,
         read_only: Option<bool>,
     },
+    /// `None` where it is not said (`completion_type` of MySQL decides).
     Commit {
-        chain: bool,
-        release: bool,
+        chain: Option<bool>,
+        release: Option<bool>,
     },
     Rollback {
-        chain: bool,
-        release: bool,
+        chain: Option<bool>,
+        release: Option<bool>,
     },
     Savepoint(Ident),
     RollbackTo(Ident),
@@ -561,8 +590,8 @@ pub(crate) enum Control {
         id: Node,
     },
     Use(Ident),
-    /// `SHOW ..`: its words in capitals.
-    Show(Vec<String>, usize),
+    /// `SHOW ..`, `DESCRIBE t`.
+    Show(Show),
     Do(Vec<Node>),
     Explain(Box<Statement>),
     Analyze(Vec<TableName>),

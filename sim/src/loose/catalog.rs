@@ -17,6 +17,8 @@ pub struct Table {
     pub id: TableId,
     /// Its name as created.
     pub name: Arc<str>,
+    /// How texts of columns are compared that name no collation.
+    pub collation: Collation,
     /// Its columns, in their order.
     pub columns: Vec<Column>,
     /// Its indexes. On InnoDB index 0 is the clustered one when a primary key was declared; on
@@ -243,6 +245,12 @@ pub trait Catalog: fmt::Debug {
 
     /// The database in use, for messages (`test` in `Table 'test.t' doesn't exist`).
     fn database(&self) -> &str;
+
+    /// Whether the system variable called `name` (lower case) holds a text.
+    fn is_text_variable(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
 
     /// Whether `NOW()` is described as a `TIMESTAMP` (MariaDB since 11.7).
     fn clock_is_timestamp(&self) -> bool {

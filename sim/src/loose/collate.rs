@@ -17,7 +17,9 @@ pub(super) fn compare(collation: Collation, a: &str, b: &str) -> Ordering {
             a.as_bytes()[..cut(a)].cmp(&b.as_bytes()[..cut(b)])
         }
         Collation::Utf8mb40900AiCi => weights_0900(a).cmp(&weights_0900(b)),
-        Collation::Utf8mb4GeneralCi => padded(a, b, general_weight),
+        Collation::Utf8mb4GeneralCi | Collation::Utf8mb3GeneralCi | Collation::Latin1SwedishCi => {
+            padded(a, b, general_weight)
+        }
         Collation::Utf8mb4Bin => padded(a, b, |c| c as u32),
     }
 }
@@ -102,14 +104,15 @@ fn same(collation: Collation, a: char, b: char) -> bool {
     match collation {
         Collation::Binary | Collation::Utf8mb4Bin | Collation::RTrim => a == b,
         Collation::NoCase => a.eq_ignore_ascii_case(&b),
-        Collation::Utf8mb40900AiCi | Collation::Utf8mb4GeneralCi => {
-            general_weight(a) == general_weight(b)
-        }
+        Collation::Utf8mb40900AiCi
+        | Collation::Utf8mb4GeneralCi
+        | Collation::Utf8mb3GeneralCi
+        | Collation::Latin1SwedishCi => general_weight(a) == general_weight(b),
     }
 }
 
 /// `LIKE`.
-pub(super) fn like(collation: Collation, text: &str, pattern: &str, escape: Option<char>) -> bool {
+pub(crate) fn like(collation: Collation, text: &str, pattern: &str, escape: Option<char>) -> bool {
     let text: Vec<char> = text.chars().collect();
     let pattern: Vec<char> = pattern.chars().collect();
     like_from(collation, &text, &pattern, escape)

@@ -14,7 +14,7 @@
 mod arithmetic;
 pub(crate) mod ast;
 pub mod catalog;
-mod collate;
+pub(crate) mod collate;
 pub mod errors;
 pub mod eval;
 pub mod expr;

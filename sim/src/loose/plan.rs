@@ -9,6 +9,10 @@ use super::query::{Cte, OutputColumn, Query, SortKey, Source};
 /// A statement ready to run, valid for one version of the catalogue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
+    /// The stored views that it uses, each with the number of tables that are mentioned before it.
+    pub views: Vec<(Arc<str>, usize)>,
+    /// What the server warns of, whatever the statement does (number, text).
+    pub warnings: Vec<(u16, String)>,
     /// What to do.
     pub kind: PlanKind,
     /// How many `?` there are.
@@ -218,6 +222,8 @@ pub enum Ddl {
     CreateView {
         /// The view; its query was checked.
         view: Arc<super::catalog::View>,
+        /// `ALTER VIEW`: it is there, and gets a new definition.
+        replaces: bool,
         /// `IF NOT EXISTS`.
         if_not_exists: bool,
         /// The statement's text.

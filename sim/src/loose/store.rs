@@ -12,7 +12,7 @@ use super::errors;
 use super::json;
 use super::storage::Stop;
 use super::temporal;
-use super::types::DeclaredType;
+use super::types::{Collation, DeclaredType};
 use super::value::{
     apply_affinity, as_datetime, as_decimal, as_float, mysql_text, number_of_text, round_decimal,
 };
@@ -42,6 +42,20 @@ pub fn store(
     }
     if let DeclaredType::Sqlite { affinity, .. } = &column.ty {
         return Ok(apply_affinity(value, *affinity));
+    }
+    if column.collation == Collation::Latin1SwedishCi
+        && value.as_str().is_some_and(|text| !text.is_ascii())
+    {
+        let what = "a text in latin1 that is not ASCII";
+        return Err(DbError::unsupported(what, None));
+    }
+    if column.collation == Collation::Utf8mb3GeneralCi
+        && value
+            .as_str()
+            .is_some_and(|text| text.chars().any(|c| c as u32 > 0xFFFF))
+    {
+        let what = "a character outside of the basic plane in utf8mb3";
+        return Err(DbError::unsupported(what, None));
     }
     match to_type(&column.ty, value, dialect) {
         Ok(value) => Ok(value),

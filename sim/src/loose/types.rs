@@ -172,6 +172,12 @@ pub enum Collation {
     Utf8mb4GeneralCi,
     /// `utf8mb4_bin`: by code point; trailing spaces do not count.
     Utf8mb4Bin,
+    /// `utf8mb3_general_ci`: as `utf8mb4_general_ci`, for characters of the basic plane; others are refused
+    /// when they are stored.
+    Utf8mb3GeneralCi,
+    /// `latin1_swedish_ci` (the usual one of `latin1`): without case; trailing spaces do not count. Texts
+    /// of such a column are ASCII: others are refused when they are stored.
+    Latin1SwedishCi,
 }
 
 impl Collation {
@@ -181,6 +187,31 @@ impl Collation {
             Dialect::MySql => Collation::Utf8mb40900AiCi,
             Dialect::MariaDb => Collation::Utf8mb4GeneralCi,
             Dialect::Sqlite | Dialect::Postgres => Collation::Binary,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Collation::Binary => "binary",
+            Collation::NoCase => "nocase",
+            Collation::RTrim => "rtrim",
+            Collation::Utf8mb40900AiCi => "utf8mb4_0900_ai_ci",
+            Collation::Utf8mb4GeneralCi => "utf8mb4_general_ci",
+            Collation::Utf8mb4Bin => "utf8mb4_bin",
+            Collation::Utf8mb3GeneralCi => "utf8mb3_general_ci",
+            Collation::Latin1SwedishCi => "latin1_swedish_ci",
+        }
+    }
+
+    /// The usual collation of a character set, if it is modelled.
+    pub fn of_charset(charset: &str, dialect: Dialect) -> Option<Collation> {
+        match charset.to_ascii_lowercase().as_str() {
+            "utf8mb4" => Some(Collation::default_of(dialect)),
+            "latin1" => Some(Collation::Latin1SwedishCi),
+            "utf8mb3" | "utf8" => Some(Collation::Utf8mb3GeneralCi),
+            "binary" => Some(Collation::Binary),
+            _ => None,
         }
     }
 
@@ -194,8 +225,14 @@ impl Collation {
             (Dialect::MySql | Dialect::MariaDb, "binary") => Some(Collation::Binary),
             (Dialect::MySql, "utf8mb4_0900_ai_ci") => Some(Collation::Utf8mb40900AiCi),
             (Dialect::MySql, "utf8mb4_0900_bin") => Some(Collation::Binary),
-            (Dialect::MySql | Dialect::MariaDb, "utf8mb4_general_ci" | "utf8mb3_general_ci") => {
+            (Dialect::MySql | Dialect::MariaDb, "utf8mb4_general_ci") => {
                 Some(Collation::Utf8mb4GeneralCi)
+            }
+            (Dialect::MySql | Dialect::MariaDb, "utf8mb3_general_ci") => {
+                Some(Collation::Utf8mb3GeneralCi)
+            }
+            (Dialect::MySql | Dialect::MariaDb, "latin1_swedish_ci") => {
+                Some(Collation::Latin1SwedishCi)
             }
             (Dialect::MySql | Dialect::MariaDb, "utf8mb4_bin") => Some(Collation::Utf8mb4Bin),
             _ => None,

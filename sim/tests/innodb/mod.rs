@@ -169,6 +169,7 @@ impl Server {
             let place = |internal: &Internal| {
                 let (Internal::Resume(s)
                 | Internal::Continue(s)
+                | Internal::Route(s, _)
                 | Internal::Expire(s)
                 | Internal::Deadlock(s)) = internal;
                 self.waiting.iter().position(|w| w == s)
@@ -186,6 +187,7 @@ impl Server {
             };
             let (Internal::Resume(s)
             | Internal::Continue(s)
+            | Internal::Route(s, _)
             | Internal::Expire(s)
             | Internal::Deadlock(s)) = pending[at];
             let progress = self.db.internal(pending[at]);

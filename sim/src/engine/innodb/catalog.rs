@@ -5,6 +5,8 @@ use std::hash::Hash;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use rowlock_model::schedule::SessionId;
+
 use super::flavour::Flavour;
 use super::shape::Shape;
 use super::views;
@@ -17,6 +19,8 @@ pub struct Schema {
     names: BTreeMap<Arc<str>, TableId>,
     shapes: BTreeMap<TableId, Rc<Shape>>,
     views: BTreeMap<Arc<str>, Arc<View>>,
+    /// Temporary tables, by their sessions and names.
+    temporaries: BTreeMap<(SessionId, Arc<str>), TableId>,
     /// Names this version of the schema; plans are made for one.
     pub stamp: u64,
 }
@@ -25,6 +29,31 @@ impl Schema {
     /// The table called `name`.
     pub fn table(&self, name: &str) -> Option<&Rc<Shape>> {
         self.shapes.get(self.names.get(name)?)
+    }
+
+    /// The temporary table of a session called `name`.
+    pub fn temporary(&self, session: SessionId, name: &str) -> Option<&Rc<Shape>> {
+        let own = self
+            .temporaries_of(session)
+            .find(|(own, _)| &***own == name);
+        self.shapes.get(&own?.1)
+    }
+
+    /// The temporary tables of a session.
+    pub fn temporaries_of(&self, session: SessionId) -> impl Iterator<Item = (&Arc<str>, TableId)> {
+        let own = self
+            .temporaries
+            .iter()
+            .filter(move |((owner, _), _)| *owner == session);
+        own.map(|((_, name), id)| (name, *id))
+    }
+
+    /// Puts a temporary table of a session in.
+    pub fn put_temporary(&mut self, session: SessionId, shape: Shape, stamp: u64) {
+        let (name, id) = (Arc::clone(&shape.table.name), shape.table.id);
+        self.temporaries.insert((session, name), id);
+        self.shapes.insert(id, Rc::new(shape));
+        self.stamp = stamp;
     }
 
     /// How a table is stored.
@@ -42,6 +71,18 @@ impl Schema {
         self.names.values().filter_map(|id| self.shapes.get(id))
     }
 
+    /// The names of tables and views, in order.
+    pub fn relation_names(&self) -> Vec<Arc<str>> {
+        let mut names: Vec<Arc<str>> = self
+            .names
+            .keys()
+            .chain(self.views.keys())
+            .cloned()
+            .collect();
+        names.sort();
+        names
+    }
+
     /// Puts a table in, in place of the one with its number.
     pub fn put(&mut self, shape: Shape, stamp: u64) {
         let id = shape.table.id;
@@ -54,6 +95,7 @@ impl Schema {
     /// Takes a table out.
     pub fn remove(&mut self, table: TableId, stamp: u64) {
         self.names.retain(|_, other| *other != table);
+        self.temporaries.retain(|_, other| *other != table);
         self.shapes.remove(&table);
         self.stamp = stamp;
     }
@@ -87,7 +129,12 @@ impl Schema {
 
     /// Adds everything to `digest`. `rank` gives for a commit number how many read views do not see it.
     pub fn digest(&self, rank: impl Fn(u64) -> u64, digest: &mut Digest) {
-        for (name, id) in &self.names {
+        let owned = self.temporaries.iter().map(|((owner, name), id)| {
+            owner.hash(digest);
+            (name, id)
+        });
+        let owned: Vec<_> = owned.collect();
+        for (name, id) in self.names.iter().chain(owned) {
             name.hash(digest);
             let Some(shape) = self.shapes.get(id) else {
                 continue;
@@ -118,15 +165,23 @@ pub struct Names<'s> {
     pub schema: &'s Schema,
     /// The server, for its own views.
     pub flavour: Flavour,
-    /// The database.
+    /// The database that has tables.
+    pub home: &'s str,
+    /// The database in use.
     pub database: &'s str,
+    /// Whose temporary tables there are.
+    pub session: SessionId,
 }
 
 impl Catalog for Names<'_> {
     fn relation(&self, schema: Option<&str>, name: &str) -> Option<Relation> {
-        if let Some(schema) = schema.filter(|schema| *schema != self.database) {
+        let schema = schema.unwrap_or(self.database);
+        if schema != self.home {
             let view = views::find(self.flavour, schema, name)?;
             return Some(Relation::Virtual(view));
+        }
+        if let Some(shape) = self.schema.temporary(self.session, name) {
+            return Some(Relation::Table(Arc::clone(&shape.table)));
         }
         if let Some(shape) = self.schema.table(name) {
             return Some(Relation::Table(Arc::clone(&shape.table)));
@@ -137,6 +192,10 @@ impl Catalog for Names<'_> {
 
     fn database(&self) -> &str {
         self.database
+    }
+
+    fn is_text_variable(&self, name: &str) -> bool {
+        super::variables::is_text(name)
     }
 
     fn clock_is_timestamp(&self) -> bool {

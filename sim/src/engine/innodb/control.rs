@@ -11,11 +11,12 @@ use super::database::InnoDb;
 use super::errors;
 use super::handler::{Facts, Handler};
 use super::host::connection_id;
+use super::lock::TableMode;
 use super::metadata::MetaMode;
 use super::run::Run;
-use super::session::{NextModes, Savepoint};
+use super::session::{Completion, NextModes, Savepoint};
 use super::statement::{Halt, Parsed, halt, metadata_halt, notices};
-use crate::loose::ast::{Control, Node, NodeKind, Scope, SetItem, TableLock};
+use crate::loose::ast::{Control, Node, NodeKind, Scope, SetItem, Show, TableLock};
 use crate::loose::lower_scalar;
 use crate::loose::run::Executor;
 
@@ -44,13 +45,11 @@ impl InnoDb {
                 Ok(Reply::tag("START TRANSACTION"))
             }
             Control::Commit { chain, release } => {
-                self.end(session, true, *chain);
-                self.release(session, *release);
+                self.complete(session, true, *chain, *release);
                 Ok(Reply::tag("COMMIT"))
             }
             Control::Rollback { chain, release } => {
-                self.end(session, false, *chain);
-                self.release(session, *release);
+                self.complete(session, false, *chain, *release);
                 Ok(Reply::tag("ROLLBACK"))
             }
             Control::Savepoint(name) => {
@@ -71,12 +70,18 @@ impl InnoDb {
                 isolation,
                 read_only,
             } => {
-                self.set_transaction(session, *scope, *isolation, *read_only, parsed)?;
+                self.set_transaction(session, *scope, *isolation, *read_only)?;
                 Ok(Reply::tag("SET"))
             }
             Control::Set(items) => self.set(session, items, parsed, args, run),
-            Control::LockTables(locks) => self.lock_tables(session, locks, run),
+            Control::LockTables(locks) => {
+                run.uses_tables = true;
+                self.lock_tables(session, locks, run)
+            }
             Control::UnlockTables => {
+                if !self.store.session(session).locked_tables.is_empty() {
+                    self.commit_implicitly(session);
+                }
                 self.unlock_tables(session);
                 Ok(Reply::tag("UNLOCK TABLES"))
             }
@@ -91,16 +96,17 @@ impl InnoDb {
                 self.after_expressions(session, run);
                 Ok(Reply::tag("DO"))
             }
-            Control::Use(name) if *name.name == *self.store.database => Ok(Reply::tag("USE")),
+            Control::Use(name) => self.change_database(session, &name.name),
             Control::Analyze(_) => Ok(Reply::tag("ANALYZE")),
             Control::Flush(words, _)
-                if words.first().is_some_and(|w| w == "TABLES" || w == "TABLE")
-                    && words.len() == 1 =>
+                if words.len() == 1 && matches!(&*words[0], "TABLES" | "TABLE" | "STATUS") =>
             {
                 Ok(Reply::tag("FLUSH"))
             }
-            Control::Use(_) => Err(unsupported("a second database")),
-            Control::Show(..) => Err(unsupported("SHOW")),
+            Control::Show(show) => {
+                run.uses_tables = !matches!(show, Show::Warnings { .. });
+                self.show(session, show, parsed)
+            }
             Control::Explain(_) => Err(unsupported("EXPLAIN")),
             Control::Flush(..) => Err(unsupported("this FLUSH")),
             Control::Pragma { .. } => Err(unsupported("PRAGMA")),
@@ -154,10 +160,36 @@ impl InnoDb {
         }
     }
 
-    fn release(&mut self, session: SessionId, release: bool) {
+    /// `COMMIT` and `ROLLBACK`: what they do not say, `completion_type` says.
+    fn complete(
+        &mut self,
+        session: SessionId,
+        commits: bool,
+        chain: Option<bool>,
+        release: Option<bool>,
+    ) {
+        let usual = self.store.session(session).settings.completion;
+        let chain = chain.unwrap_or(usual == Completion::Chain && release != Some(true));
+        let release = release.unwrap_or(usual == Completion::Release && !chain);
+        self.end(session, commits, chain);
         if release {
             self.end_session(session, errors::gone());
         }
+    }
+
+    /// `USE`. One database has tables; the others have views of the server.
+    fn change_database(&mut self, session: SessionId, name: &str) -> Result<Reply, Halt> {
+        let views = ["information_schema", "performance_schema"];
+        let known = name == &*self.store.database || views.contains(&name);
+        if !known && matches!(name, "mysql" | "sys") {
+            return Err(DbError::unsupported(format!("the database {name}"), None).into());
+        }
+        if !known {
+            let message = format!("Unknown database '{name}'");
+            return Err(errors::mysql(1049, "42000", message).into());
+        }
+        self.store.session_mut(session).schema = name.into();
+        Ok(Reply::tag("USE"))
     }
 
     fn savepoint(&mut self, session: SessionId, name: &Arc<str>) {
@@ -204,8 +236,13 @@ impl InnoDb {
         scope: Scope,
         isolation: Option<Isolation>,
         read_only: Option<bool>,
-        parsed: &Parsed,
     ) -> Result<(), DbError> {
+        if scope == Scope::Global {
+            let globals = self.store.globals_mut();
+            globals.isolation = isolation.unwrap_or(globals.isolation);
+            globals.read_only = read_only.unwrap_or(globals.read_only);
+            return Ok(());
+        }
         let state = self.store.session_mut(session);
         match scope {
             Scope::Next => {
@@ -217,17 +254,13 @@ impl InnoDb {
                     read_only: read_only.or(state.next.read_only),
                 };
             }
-            Scope::Session => {
+            Scope::Session | Scope::Global => {
                 if let Some(isolation) = isolation {
                     state.settings.isolation = isolation;
                 }
                 if let Some(read_only) = read_only {
                     state.settings.read_only = read_only;
                 }
-            }
-            Scope::Global => {
-                let at = Some(parsed.tree.offset);
-                return Err(DbError::unsupported("SET GLOBAL TRANSACTION", at));
             }
         }
         Ok(())
@@ -250,17 +283,9 @@ impl InnoDb {
                     Rc::make_mut(variables).insert(name, value);
                 }
                 SetItem::System { scope, name, value } => {
-                    if *scope == Scope::Global {
-                        let at = Some(name.at);
-                        return Err(DbError::unsupported("SET GLOBAL", at).into());
-                    }
                     let value = self.setting(session, value, parsed, args, run)?;
                     let name = name.name.to_ascii_lowercase();
-                    let was = self.store.session(session).settings.autocommit;
-                    super::variables::set(&mut self.store, session, &name, &value)?;
-                    if !was && self.store.session(session).settings.autocommit {
-                        self.commit_implicitly(session);
-                    }
+                    self.set_variable(session, *scope, &name, value.as_ref(), run)?;
                 }
             }
         }
@@ -271,7 +296,44 @@ impl InnoDb {
         })
     }
 
-    /// The value of a setting: a bare word is a text.
+    fn set_variable(
+        &mut self,
+        session: SessionId,
+        scope: Scope,
+        name: &str,
+        value: Option<&Value>,
+        run: &mut Run,
+    ) -> Result<(), DbError> {
+        // `@@transaction_isolation = ..` without a scope is for the next transaction.
+        let of_next = scope == Scope::Next;
+        let characteristic = match name {
+            "transaction_isolation" | "tx_isolation" => Some(true),
+            "transaction_read_only" | "tx_read_only" => Some(false),
+            _ => None,
+        };
+        let state = self.store.session(session);
+        let was = state.settings.autocommit;
+        if of_next && characteristic.is_some() && state.in_transaction {
+            return Err(errors::transaction_characteristics());
+        }
+        let before = (of_next && characteristic.is_some()).then(|| state.settings.clone());
+        let warnings = super::variables::set(&mut self.store, session, scope, name, value)?;
+        run.warnings.extend(warnings);
+        if let Some(before) = before {
+            let state = self.store.session_mut(session);
+            let asked = std::mem::replace(&mut state.settings, before);
+            match characteristic {
+                Some(true) => state.next.isolation = Some(asked.isolation),
+                _ => state.next.read_only = Some(asked.read_only),
+            }
+        }
+        if !was && self.store.session(session).settings.autocommit {
+            self.commit_implicitly(session);
+        }
+        Ok(())
+    }
+
+    /// The value of a setting: a bare word is a text, `DEFAULT` is none.
     fn setting(
         &mut self,
         session: SessionId,
@@ -279,10 +341,13 @@ impl InnoDb {
         parsed: &Parsed,
         args: &[Value],
         run: &mut Run,
-    ) -> Result<Value, Halt> {
+    ) -> Result<Option<Value>, Halt> {
         match &node.kind {
-            NodeKind::Name(names) if names.len() == 1 => Ok(Value::Text(names[0].name.clone())),
-            _ => self.scalar(session, node, parsed, args, run),
+            NodeKind::Default(None) => Ok(None),
+            NodeKind::Name(names) if names.len() == 1 => {
+                Ok(Some(Value::Text(names[0].name.clone())))
+            }
+            _ => self.scalar(session, node, parsed, args, run).map(Some),
         }
     }
 
@@ -310,13 +375,16 @@ impl InnoDb {
         let names = super::catalog::Names {
             schema: self.store.schema(),
             flavour: self.store.flavour,
-            database: &self.store.database,
+            home: &self.store.database,
+            database: &self.store.session(session).schema,
+            session,
         };
         let (expr, tables) = lower_scalar(node, &parsed.tree, &names, args)?;
-        if !run.resumed {
+        run.uses_tables |= !tables.is_empty();
+        if !run.resumed && !tables.is_empty() {
             self.open_transaction(session);
         }
-        for (table, _) in &tables {
+        for (table, _) in tables.iter().filter(|(table, _)| !table.temporary) {
             let mode = MetaMode::SharedRead;
             self.store
                 .lock_metadata(session, &table.name, mode, false, true)
@@ -383,8 +451,31 @@ impl InnoDb {
                 return Err(halt);
             }
         }
+        let settings = &self.store.session(session).settings;
+        if settings.table_locks && !settings.autocommit {
+            self.lock_in_engine(session, &wanted);
+        }
         self.store.session_mut(session).locked_tables = wanted;
         Ok(Reply::tag("LOCK TABLES"))
+    }
+
+    /// Outside of autocommit, InnoDB locks the tables of `LOCK TABLES` itself, until the transaction ends.
+    /// Nobody can be in the way: the metadata locks come first.
+    fn lock_in_engine(&mut self, session: SessionId, wanted: &BTreeMap<Arc<str>, bool>) {
+        self.open_transaction(session);
+        let level = self.store.session(session).level;
+        self.store.join(session, level);
+        for (name, write) in wanted {
+            let Some(shape) = self.store.schema().table(name) else {
+                continue;
+            };
+            let mode = match write {
+                true => TableMode::Exclusive,
+                false => TableMode::Shared,
+            };
+            let table = shape.table.id;
+            self.store.lock_table(session, table, mode);
+        }
     }
 
     fn unlock_tables(&mut self, session: SessionId) {

@@ -12,7 +12,7 @@ use super::errors;
 use super::flavour::Flavour;
 use super::lock::ListedLock;
 use super::run::Run;
-use super::session::{Flight, SessionState, Settings, Waiting};
+use super::session::{Diagnostic, Flight, SessionState, Told, Waiting};
 use super::statement::{Halt, Parsed};
 use crate::database::{
     Answer, Database, Footprint, Internal, Mark, Pause, Progress, Request, StatementId, Wait,
@@ -62,6 +62,17 @@ impl InnoDb {
         }
     }
 
+    /// The same server, started with these options (`--innodb_lock_wait_timeout=2`).
+    ///
+    /// # Errors
+    /// `unsupported` for options that would matter and are not modelled.
+    pub fn started_with(mut self, options: &[String]) -> Result<InnoDb, DbError> {
+        for option in options {
+            super::variables::start_with(&mut self.store, option)?;
+        }
+        Ok(self)
+    }
+
     /// Which server it behaves like.
     pub fn flavour(&self) -> Flavour {
         self.store.flavour
@@ -92,6 +103,22 @@ impl InnoDb {
     /// The automatic number that the server reported to the client with its last reply; 0 if none.
     pub fn reported_id(&self, session: SessionId) -> i64 {
         self.store.session(session).reported_id
+    }
+
+    /// The line that came with the last answer of a session; empty if there was none.
+    fn told(&self, session: SessionId) -> Option<String> {
+        Some(match self.store.session(session).told {
+            Told::Nothing => String::new(),
+            Told::Records { records, warnings } => {
+                format!("Records: {records}  Duplicates: 0  Warnings: {warnings}")
+            }
+            Told::Rows {
+                matched,
+                changed,
+                warnings,
+            } => format!("Rows matched: {matched}  Changed: {changed}  Warnings: {warnings}"),
+            Told::NotKept => return None,
+        })
     }
 
     /// From now on the session's changes are counted by rows found, not by rows changed
@@ -145,10 +172,13 @@ impl InnoDb {
         self.store.view_persists(session);
         let own = work.run.until_micros.take();
         work.run.waits_for_lock = matches!(waiting, Waiting::Row | Waiting::Metadata);
+        work.run.waits_for_row = waiting == Waiting::Row;
+        let text = Arc::clone(&work.run.text);
         self.store.session_mut(session).flight = Some(Rc::new(Flight {
             request: work.request,
             replies: work.replies,
             run: work.run,
+            text,
             waiting,
             until_micros: own.or(usual),
         }));
@@ -183,19 +213,42 @@ impl InnoDb {
                 Err(DbError::unsupported("several statements at once", Some(at)))
             }
         };
-        Ok(Answer::Exec(self.note(session, result)))
+        Ok(Answer::Exec(self.note(session, &work.run, result)))
     }
 
     /// What an error means for the session, beyond the transaction.
     fn note(
         &mut self,
         session: SessionId,
+        run: &Run,
         result: Result<Reply, DbError>,
     ) -> Result<Reply, DbError> {
+        self.diagnose(session, run, result.as_ref().err());
         if result.is_err() {
             self.store.session_mut(session).row_count = -1;
         }
         result
+    }
+
+    /// Keeps what `SHOW WARNINGS` will tell. Statements that use no table and have nothing to tell leave
+    /// what is there.
+    fn diagnose(&mut self, session: SessionId, run: &Run, error: Option<&DbError>) {
+        let told = error.is_some() || !run.warnings.is_empty();
+        let is_empty = self.store.session(session).diagnostics.is_empty();
+        if !told && (is_empty || !run.uses_tables) {
+            return;
+        }
+        let warnings = run.warnings.iter().map(|(code, message)| Diagnostic {
+            level: errors::level(*code),
+            code: *code,
+            message: message.as_str().into(),
+        });
+        let error = error.map(|error| Diagnostic {
+            level: "Error",
+            code: error.code.parse().unwrap_or(0),
+            message: error.message.as_ref().into(),
+        });
+        self.store.session_mut(session).diagnostics = warnings.chain(error).collect();
     }
 
     fn run_batch(
@@ -214,7 +267,7 @@ impl InnoDb {
                     Err(Halt::Error(error)) => Err(*error),
                 },
             };
-            match self.note(session, result) {
+            match self.note(session, &work.run, result) {
                 Ok(reply) => work.replies.push(reply),
                 Err(error) => {
                     let replies = std::mem::take(&mut work.replies);
@@ -333,6 +386,7 @@ impl InnoDb {
         self.store.trx_mut(session).doomed = false;
         self.store.release_metadata(session, true);
         self.store.release_user_locks(session);
+        self.drop_temporaries(session);
         let state = self.store.session_mut(session);
         state.in_transaction = false;
         state.savepoints.clear();
@@ -382,9 +436,11 @@ impl Database for InnoDb {
     }
 
     fn connect(&mut self, isolation: Option<Isolation>) -> SessionId {
-        let isolation = isolation.unwrap_or(Isolation::RepeatableRead);
-        let settings = Settings::new(self.store.flavour, isolation);
-        self.store.open_session(SessionState::new(settings))
+        self.store.reads_globals();
+        let mut settings = self.store.globals().clone();
+        settings.isolation = isolation.unwrap_or(settings.isolation);
+        let schema = Arc::clone(&self.store.database);
+        self.store.open_session(SessionState::new(settings, schema))
     }
 
     fn prepare(&mut self, sql: &str) -> StatementId {
@@ -445,6 +501,9 @@ impl Database for InnoDb {
         match event {
             Internal::Resume(session) | Internal::Continue(session) => self.resume(session, false),
             Internal::Expire(session) => self.resume(session, true),
+            Internal::Route(session, _) => {
+                panic!("session {} goes through no pooler", session.0)
+            }
             Internal::Deadlock(session) => {
                 panic!(
                     "deadlocks are resolved when they arise; session {} is in none",
@@ -516,6 +575,10 @@ impl Database for InnoDb {
             Some(Pause { session, before })
         });
         pauses.collect()
+    }
+
+    fn info(&self, session: SessionId) -> Option<String> {
+        self.told(session)
     }
 
     fn now_micros(&self) -> i64 {

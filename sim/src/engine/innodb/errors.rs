@@ -6,6 +6,15 @@ use super::flavour::Flavour;
 pub use crate::loose::errors::mysql;
 use crate::loose::value::mysql_text;
 
+/// How serious a warning is, as `SHOW WARNINGS` says it.
+pub fn level(code: u16) -> &'static str {
+    match code {
+        // There is (no) such table, database, routine.
+        1008 | 1050 | 1051 | 1305 | 1592 | 4092 => "Note",
+        _ => "Warning",
+    }
+}
+
 /// 1205: a lock was not to be had in time.
 pub fn lock_wait_timeout() -> DbError {
     mysql(
@@ -147,6 +156,31 @@ pub fn table_changed() -> DbError {
 /// 1193.
 pub fn unknown_variable(name: &str) -> DbError {
     mysql(1193, "HY000", format!("Unknown system variable '{name}'"))
+}
+
+/// 1229.
+pub fn only_global_variable(name: &str) -> DbError {
+    let message =
+        format!("Variable '{name}' is a GLOBAL variable and should be set with SET GLOBAL");
+    mysql(1229, "HY000", message)
+}
+
+/// 1238: it has no value for the whole server.
+pub fn only_session_variable(name: &str) -> DbError {
+    mysql(
+        1238,
+        "HY000",
+        format!("Variable '{name}' is a SESSION variable"),
+    )
+}
+
+/// 1238: it cannot be set.
+pub fn read_only_variable(name: &str) -> DbError {
+    mysql(
+        1238,
+        "HY000",
+        format!("Variable '{name}' is a read only variable"),
+    )
 }
 
 /// 1231.

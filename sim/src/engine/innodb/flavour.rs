@@ -233,6 +233,43 @@ impl Flavour {
         !self.is_mariadb()
     }
 
+    /// Whether a variable that one of the products has exists here: MariaDB got the names of MySQL for
+    /// the characteristics of transactions with 11.1.
+    pub fn has_variable(self, name: &str) -> bool {
+        match name {
+            "transaction_isolation" | "transaction_read_only" => self.server != Server::MariaDb1011,
+            _ => true,
+        }
+    }
+
+    /// `CREATE TABLE .. SELECT .. FOR UPDATE` is refused.
+    pub fn refuses_locking_source(self) -> bool {
+        !self.is_mariadb()
+    }
+
+    /// Setting the variable leaves a warning that a later version will not have it.
+    pub fn deprecates_variable(self, name: &str) -> bool {
+        !self.is_mariadb() && name == "binlog_format"
+    }
+
+    /// The least and the greatest `innodb_lock_wait_timeout`, in seconds.
+    pub fn row_timeout_range_s(self) -> (i64, i64) {
+        if self.is_mariadb() {
+            (0, 100_000_000)
+        } else {
+            (1, 1_073_741_824)
+        }
+    }
+
+    /// The least and the greatest `lock_wait_timeout`, in seconds.
+    pub fn metadata_timeout_range_s(self) -> (i64, i64) {
+        if self.is_mariadb() {
+            (0, 31_536_000)
+        } else {
+            (1, 31_536_000)
+        }
+    }
+
     /// `lock_wait_timeout` (metadata locks), in seconds.
     pub fn metadata_timeout_s(self) -> i64 {
         if self.is_mariadb() {
@@ -255,6 +292,65 @@ impl Flavour {
     /// Ranges of an index are read through it even if they have all rows of the table.
     pub fn reads_ranges_of_all_rows(self) -> bool {
         self.server != Server::MariaDb1011
+    }
+
+    /// What is said of a view that is not there: number and message.
+    pub fn unknown_view(self, database: &str, name: &str) -> (u16, String) {
+        if self.is_mariadb() {
+            (4092, format!("Unknown VIEW: '{database}.{name}'"))
+        } else {
+            (1051, format!("Unknown table '{database}.{name}'"))
+        }
+    }
+
+    /// `DROP TABLE IF EXISTS` leaves one note for all tables that are not there.
+    pub fn tells_missing_tables_at_once(self) -> bool {
+        self.is_mariadb()
+    }
+
+    /// The stage of the session that reads the process list.
+    pub fn reading_stage(self) -> &'static str {
+        if self.is_mariadb() {
+            "Filling schema table"
+        } else {
+            "executing"
+        }
+    }
+
+    /// The stage of a query that waits for a row.
+    pub fn locking_read_stage(self) -> &'static str {
+        if self.is_mariadb() {
+            "Sending data"
+        } else {
+            "executing"
+        }
+    }
+
+    /// The stage of an insert that waits for a row.
+    pub fn inserting_stage(self) -> &'static str {
+        if self.is_mariadb() {
+            "Update"
+        } else {
+            "update"
+        }
+    }
+
+    /// The stage of an update that waits for a row.
+    pub fn updating_stage(self) -> &'static str {
+        if self.is_mariadb() {
+            "Updating"
+        } else {
+            "updating"
+        }
+    }
+
+    /// The stage of a delete that waits for a row.
+    pub fn deleting_stage(self) -> &'static str {
+        if self.is_mariadb() {
+            "Updating"
+        } else {
+            "updating"
+        }
     }
 
     /// The lock list shows which records are marked as deleted.

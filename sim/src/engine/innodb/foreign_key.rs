@@ -125,6 +125,9 @@ impl Store {
         old: Option<&Row>,
         row: &Row,
     ) -> Result<(), Obstacle> {
+        if !self.session(session).settings.foreign_keys {
+            return Ok(());
+        }
         let table = std::sync::Arc::clone(&shape.table);
         for key in &table.foreign_keys {
             if supporting(shape, &key.columns).map(|(at, _)| at) != Some(at) {
@@ -218,6 +221,9 @@ impl Store {
         progress: &mut Progress,
     ) -> Result<(), Obstacle> {
         self.finish_child(session, progress)?;
+        if !self.session(session).settings.foreign_keys {
+            return Ok(());
+        }
         let kept = new.or(by.filter(|_| self.flavour.keeps_children_of_replaced()));
         let children = self.schema().children(&shape.table.name);
         for (child, at) in children {

@@ -16,7 +16,7 @@ use super::scan::{Cursor, Found, Plan, ScanStop};
 use super::session::Waiting;
 use super::shape::Shape;
 use super::store::Store;
-use super::views;
+use super::views::{self, Reader};
 use super::write::Obstacle;
 use crate::loose::catalog::{ConflictAction, Table, VirtualTable};
 use crate::loose::plan::Upsert;
@@ -545,7 +545,14 @@ impl Storage for Handler<'_> {
                         self.store.open_view(self.session, true);
                     }
                 }
-                let rows = views::rows(self.store, table)?;
+                let rows = views::rows(
+                    self.store,
+                    table,
+                    Reader {
+                        session: self.session,
+                        text: &self.run.text,
+                    },
+                )?;
                 self.run.record(Entry::Rows(rows.clone()));
                 Entry::Rows(rows)
             }

@@ -190,7 +190,7 @@ impl Handler<'_> {
             F::RowCount => Value::Int(self.store.session(session).row_count),
             F::FoundRows => Value::Int(self.store.session(session).found_rows),
             F::ConnectionId => Value::Int(connection_id(session)),
-            F::Database => Value::Text(self.store.database.clone()),
+            F::Database => Value::Text(self.store.session(session).schema.clone()),
             F::User => Value::text("root@localhost"),
             F::Version => Value::text(self.store.flavour.version()),
             F::GetLock => self.get_lock(args)?,
@@ -260,11 +260,9 @@ impl Host for Handler<'_> {
 
     fn system_variable(&mut self, name: &str, global: bool) -> Result<Value, Stop> {
         self.once_value(|handler| {
-            let _ = global;
-            match super::variables::get(handler.store, handler.session, name) {
-                Some(value) => Ok(value),
-                None => Err(errors::unknown_variable(name).into()),
-            }
+            handler.store.reads_globals();
+            let value = super::variables::get(handler.store, handler.session, name, global)?;
+            Ok(value)
         })
     }
 

@@ -106,7 +106,9 @@ pub fn sort_key(text: &str, collation: Collation) -> Vec<u8> {
         Collation::NoCase => text.to_ascii_lowercase().into_bytes(),
         Collation::RTrim | Collation::Utf8mb4Bin => text.trim_end_matches(' ').as_bytes().to_vec(),
         Collation::Utf8mb40900AiCi => fold(text),
-        Collation::Utf8mb4GeneralCi => fold(text.trim_end_matches(' ')),
+        Collation::Utf8mb4GeneralCi | Collation::Utf8mb3GeneralCi | Collation::Latin1SwedishCi => {
+            fold(text.trim_end_matches(' '))
+        }
     }
 }
 

@@ -14,11 +14,13 @@
 //! | How does a statement go on after a wait? | [`run`], [`handler`] |
 
 pub mod access;
+mod alter;
 mod audit;
 pub mod catalog;
 mod change;
 mod control;
 mod cost;
+mod create;
 mod database;
 mod ddl;
 pub mod end;
@@ -40,6 +42,7 @@ pub mod run;
 pub mod scan;
 pub mod session;
 pub mod shape;
+mod show;
 mod statement;
 mod store;
 mod time;

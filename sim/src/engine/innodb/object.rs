@@ -1,6 +1,7 @@
 //! The kinds of objects of which the world of an InnoDB server consists.
 
 use std::hash::Hash;
+use std::rc::Rc;
 
 use rowlock_model::schedule::SessionId;
 
@@ -9,7 +10,7 @@ use super::key::Key as RecordKey;
 use super::lock::RecordLocks;
 use super::metadata::Metadata;
 use super::records::Records;
-use super::session::SessionState;
+use super::session::{SessionState, Settings};
 use super::shape::IndexId;
 use super::trx::Trx;
 use super::user_lock::UserLocks;
@@ -17,12 +18,14 @@ use crate::loose::catalog::TableId;
 use crate::world::{self, Digest, World};
 
 /// What belongs to the server as a whole.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Server {
     /// Its clock: microseconds since 1970.
     pub now_micros: i64,
     /// Records that a purge may be able to take away or to shorten. Follows from the records.
     pub history: Vec<(TableId, IndexId, RecordKey)>,
+    /// What new sessions begin with, and what belongs to the server only.
+    pub globals: Rc<Settings>,
 }
 
 /// One object.
@@ -97,6 +100,7 @@ impl world::Object for Object {
             Object::Server(server) => {
                 digest = Digest::new(1);
                 server.now_micros.hash(&mut digest);
+                server.globals.hash(&mut digest);
             }
             Object::Schema(schema) => {
                 digest = Digest::new(2);
@@ -160,6 +164,8 @@ pub(super) mod name {
     pub(crate) const SCHEMA: u64 = 3;
     /// Who waits for whom: written by whoever starts or ends a wait, read by who looks for a cycle.
     pub(crate) const WAITS: u64 = 4;
+    /// The variables of the server.
+    pub(crate) const GLOBALS: u64 = 5;
 
     /// A record as its writers see it.
     pub(crate) fn record(index: IndexId, key: &RecordKey) -> u64 {

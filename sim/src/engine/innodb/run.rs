@@ -7,6 +7,7 @@
 //! of the statement: what it meets from there on is the newest state.
 
 use std::hash::Hash;
+use std::sync::Arc;
 
 use rowlock_model::{Row, Value};
 
@@ -76,6 +77,12 @@ pub struct Run {
     /// What it waited for last was a row or metadata lock: the timer of such a wait ends the
     /// statement.
     pub waits_for_lock: bool,
+    /// What it waited for last was a row.
+    pub waits_for_row: bool,
+    /// The statement is about tables: it forgets the warnings of the one before.
+    pub uses_tables: bool,
+    /// Its text.
+    pub text: Arc<str>,
     /// `KILL QUERY` met it while it waited for a user lock (MariaDB).
     pub interrupted: bool,
     /// It failed because of a deadlock of user locks, which undoes nothing.
@@ -84,6 +91,14 @@ pub struct Run {
     pub let_insert: bool,
     /// The end of the wait that begins now, if it is not the usual one.
     pub until_micros: Option<i64>,
+}
+
+/// The text of a statement that was not looked at yet. One for all: runs are made often.
+fn no_text() -> Arc<str> {
+    thread_local! {
+        static EMPTY: Arc<str> = "".into();
+    }
+    EMPTY.with(Arc::clone)
 }
 
 impl Run {
@@ -105,6 +120,9 @@ impl Run {
             granted: false,
             metadata_wait: false,
             waits_for_lock: false,
+            waits_for_row: false,
+            uses_tables: false,
+            text: no_text(),
             user_deadlock: false,
             let_insert: false,
             interrupted: false,

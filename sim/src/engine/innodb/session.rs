@@ -12,6 +12,32 @@ use super::run::Run;
 use crate::database::{Answer, Request};
 use crate::world::Digest;
 
+/// What follows the end of a transaction (`completion_type`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Completion {
+    /// Nothing.
+    #[default]
+    NoChain,
+    /// Another transaction begins.
+    Chain,
+    /// The session ends.
+    Release,
+}
+
+impl Completion {
+    /// All, by their numbers.
+    pub const ALL: [Completion; 3] = [Completion::NoChain, Completion::Chain, Completion::Release];
+
+    /// As the variable spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Completion::NoChain => "NO_CHAIN",
+            Completion::Chain => "CHAIN",
+            Completion::Release => "RELEASE",
+        }
+    }
+}
+
 /// The settings of a session that decide about concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
@@ -31,6 +57,16 @@ pub struct Settings {
     pub snapshot_isolation: bool,
     /// `sql_mode` is strict.
     pub strict: bool,
+    /// `completion_type`.
+    pub completion: Completion,
+    /// `foreign_key_checks`.
+    pub foreign_keys: bool,
+    /// `innodb_table_locks`: `LOCK TABLES` takes InnoDB's table locks as well.
+    pub table_locks: bool,
+    /// `innodb_deadlock_detect`; of the server only.
+    pub detects_deadlocks: bool,
+    /// `innodb_rollback_on_timeout`; of the server only.
+    pub rolls_back_on_timeout: bool,
     /// Other variables that were set.
     pub others: BTreeMap<Arc<str>, Value>,
 }
@@ -47,6 +83,11 @@ impl Settings {
             statement_timeout_ms: 0,
             snapshot_isolation: flavour.snapshot_isolation,
             strict: true,
+            completion: Completion::NoChain,
+            foreign_keys: true,
+            table_locks: true,
+            detects_deadlocks: true,
+            rolls_back_on_timeout: false,
             others: BTreeMap::new(),
         }
     }
@@ -88,6 +129,43 @@ pub enum Waiting {
     Nothing(Box<Answer>),
 }
 
+/// The line that comes with an answer (`Rows matched: 1  Changed: 1  Warnings: 0`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Told {
+    /// None.
+    #[default]
+    Nothing,
+    /// Of an insert of several rows, or a change of a table.
+    Records {
+        /// How many.
+        records: u64,
+        /// How many warnings.
+        warnings: usize,
+    },
+    /// Of an update.
+    Rows {
+        /// Rows found.
+        matched: u64,
+        /// Rows changed.
+        changed: u64,
+        /// How many warnings.
+        warnings: usize,
+    },
+    /// There is one that is not modelled (which rows of several were duplicates).
+    NotKept,
+}
+
+/// One line of `SHOW WARNINGS`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Diagnostic {
+    /// `Note`, `Warning` or `Error`.
+    pub level: &'static str,
+    /// Its number.
+    pub code: u16,
+    /// Its text.
+    pub message: Arc<str>,
+}
+
 /// A request that was begun and waits.
 #[derive(Clone, Debug)]
 pub struct Flight {
@@ -97,6 +175,8 @@ pub struct Flight {
     pub replies: Vec<Reply>,
     /// The statement that waits.
     pub run: Run,
+    /// The text of that statement.
+    pub text: Arc<str>,
     /// What it waits for.
     pub waiting: Waiting,
     /// When the wait ends by itself: microseconds since 1970.
@@ -127,10 +207,16 @@ pub struct SessionState {
     /// The automatic number that the last statement reported to the client; 0 if none. No part of the
     /// state: nothing reads it later.
     pub reported_id: i64,
+    /// What the last statement told besides. No part of the state: nothing reads it later.
+    pub told: Told,
     /// `ROW_COUNT()`.
     pub row_count: i64,
     /// `FOUND_ROWS()`.
     pub found_rows: i64,
+    /// What the last statement had to say (`SHOW WARNINGS`).
+    pub diagnostics: Rc<[Diagnostic]>,
+    /// The database in use.
+    pub schema: Arc<str>,
     /// The client wants matched rows counted, not changed ones (`CLIENT_FOUND_ROWS`).
     pub counts_found: bool,
     /// The request in flight.
@@ -141,7 +227,7 @@ pub struct SessionState {
 
 impl SessionState {
     /// A session that was just opened.
-    pub fn new(settings: Settings) -> SessionState {
+    pub fn new(settings: Settings, schema: Arc<str>) -> SessionState {
         SessionState {
             next: NextModes::default(),
             in_transaction: false,
@@ -152,8 +238,11 @@ impl SessionState {
             variables: Rc::default(),
             last_insert_id: 0,
             reported_id: 0,
+            told: Told::Nothing,
             row_count: 0,
             found_rows: 0,
+            diagnostics: Rc::new([]),
+            schema,
             counts_found: false,
             flight: None,
             gone: None,
@@ -188,6 +277,10 @@ impl SessionState {
         self.row_count.hash(digest);
         self.found_rows.hash(digest);
         self.counts_found.hash(digest);
+        if !self.diagnostics.is_empty() {
+            self.diagnostics.hash(digest);
+        }
+        self.schema.hash(digest);
         if let Some(flight) = &self.flight {
             flight.request.hash(digest);
             flight.replies.hash(digest);

@@ -13,13 +13,13 @@ use super::errors;
 use super::handler::{Facts, Handler};
 use super::metadata::MetaMode;
 use super::run::Run;
-use super::session::Waiting;
+use super::session::{Told, Waiting};
 use crate::loose::ast;
 use crate::loose::catalog::ConflictAction;
 use crate::loose::lower;
 use crate::loose::parse::Parsed as Tree;
-use crate::loose::plan::{InsertSource, Plan, PlanKind, TableUse};
-use crate::loose::query::{Body, OnBusy, Query, RangeKind, Strength};
+use crate::loose::plan::{Ddl, InsertSource, Plan, PlanKind, TableUse};
+use crate::loose::query::{Body, OnBusy, Query, RangeEntry, RangeKind, Strength};
 use crate::loose::run::{Executor, Outcome};
 use crate::loose::storage::Stop;
 
@@ -28,12 +28,17 @@ use crate::loose::storage::Stop;
 pub(super) struct Parsed {
     /// The statement.
     pub(super) tree: Tree,
+    /// Its text alone.
+    pub(super) text: Arc<str>,
     plan: RefCell<Option<Cached>>,
 }
 
 #[derive(Debug)]
 struct Cached {
     stamp: u64,
+    schema: Arc<str>,
+    /// The session, if it has temporary tables.
+    owner: Option<SessionId>,
     kinds: Vec<std::mem::Discriminant<Value>>,
     planned: Result<Rc<Planned>, DbError>,
 }
@@ -44,11 +49,13 @@ pub(super) struct Planned {
     pub(super) plan: Plan,
     pub(super) facts: Facts,
     pub(super) columns: Arc<[Column]>,
-    locks: Vec<(Arc<str>, MetaMode)>,
+    pub(super) locks: Vec<(Arc<str>, MetaMode)>,
     /// A locking clause that does not wait.
     nowait: bool,
     /// `FOR UPDATE` somewhere.
     locks_exclusively: bool,
+    /// It is about tables, or about views of the server.
+    uses_tables: bool,
 }
 
 /// Why a statement did not end with a reply.
@@ -69,6 +76,7 @@ impl From<DbError> for Halt {
 impl Parsed {
     pub(super) fn new(tree: Tree) -> Parsed {
         Parsed {
+            text: tree.own_text().into(),
             tree,
             plan: RefCell::new(None),
         }
@@ -103,12 +111,39 @@ fn visit_queries(query: &Query, see: &mut impl FnMut(&Query)) {
 }
 
 impl Planned {
+    /// The tables that the query of a `CREATE TABLE` locks exclusively.
+    pub(super) fn locked_for_update(&self) -> Vec<Arc<str>> {
+        let mut names = Vec::new();
+        if let PlanKind::Ddl(ddl) = &self.plan.kind
+            && let Ddl::CreateTable {
+                rows: Some(query), ..
+            } = &**ddl
+        {
+            visit_queries(query, &mut |query: &Query| {
+                let Body::Select(select) = &query.body else {
+                    return;
+                };
+                for entry in &select.source.range {
+                    if let RangeKind::Table(table) = &entry.kind
+                        && entry.lock.is_some_and(|l| l.strength == Strength::Update)
+                    {
+                        names.push(Arc::clone(&table.name));
+                    }
+                }
+            });
+        }
+        names
+    }
+
     fn new(plan: Plan, dialect: Dialect) -> Planned {
         let mut facts = Facts::default();
         let mut nowait = false;
         let mut exclusive = false;
+        let mut views = false;
         let mut see = |query: &Query| {
             if let Body::Select(select) = &query.body {
+                let is_view = |e: &RangeEntry| matches!(e.kind, RangeKind::Virtual(_));
+                views |= select.source.range.iter().any(is_view);
                 for lock in select.source.range.iter().filter_map(|e| e.lock) {
                     nowait |= lock.busy == OnBusy::Fail;
                     exclusive |= lock.strength == Strength::Update;
@@ -147,7 +182,8 @@ impl Planned {
             }
             PlanKind::Ddl(_) => {}
         }
-        let locks = plan.tables.iter().map(|(table, used)| {
+        let stored = plan.tables.iter().filter(|(table, _)| !table.temporary);
+        let locks = stored.map(|(table, used)| {
             let mode = match used {
                 TableUse::Read => MetaMode::SharedRead,
                 TableUse::LockingRead | TableUse::Write => MetaMode::SharedWrite,
@@ -159,7 +195,8 @@ impl Planned {
             type_name: c.ty.name(dialect).into(),
         };
         Planned {
-            locks: locks.collect(),
+            uses_tables: views || !plan.tables.is_empty() || matches!(plan.kind, PlanKind::Ddl(_)),
+            locks: with_views(locks.collect(), &plan.views),
             columns: plan.columns.iter().map(column).collect(),
             facts,
             nowait,
@@ -169,18 +206,43 @@ impl Planned {
     }
 }
 
+/// Metadata locks of tables and views, in the order in which a statement mentions them.
+fn with_views(
+    tables: Vec<(Arc<str>, MetaMode)>,
+    views: &[(Arc<str>, usize)],
+) -> Vec<(Arc<str>, MetaMode)> {
+    if views.is_empty() {
+        return tables;
+    }
+    let mut locks = Vec::new();
+    for (at, table) in tables.iter().enumerate() {
+        let before = views.iter().filter(|(_, place)| *place == at);
+        locks.extend(before.map(|(view, _)| (Arc::clone(view), MetaMode::SharedRead)));
+        locks.push(table.clone());
+    }
+    let behind = views.iter().filter(|(_, place)| *place >= tables.len());
+    locks.extend(behind.map(|(view, _)| (Arc::clone(view), MetaMode::SharedRead)));
+    locks
+}
+
 impl InnoDb {
     pub(super) fn planned(
         &mut self,
+        session: SessionId,
         parsed: &Parsed,
         args: &[Value],
     ) -> Result<Rc<Planned>, DbError> {
         self.store.reads_schema();
         let stamp = self.store.schema().stamp;
+        let schema = &self.store.session(session).schema;
+        let owns = self.store.schema().temporaries_of(session).next().is_some();
+        let owner = owns.then_some(session);
         let kinds: Vec<_> = args.iter().map(std::mem::discriminant).collect();
         let mut cache = parsed.plan.borrow_mut();
         if let Some(cached) = &*cache
             && cached.stamp == stamp
+            && cached.schema == *schema
+            && cached.owner == owner
             && cached.kinds == kinds
         {
             return cached.planned.clone();
@@ -188,13 +250,17 @@ impl InnoDb {
         let names = Names {
             schema: self.store.schema(),
             flavour: self.store.flavour,
-            database: &self.store.database,
+            home: &self.store.database,
+            database: schema,
+            session,
         };
         let dialect = self.store.flavour.dialect();
         let planned =
             lower(&parsed.tree, &names, args).map(|plan| Rc::new(Planned::new(plan, dialect)));
         *cache = Some(Cached {
             stamp,
+            schema: Arc::clone(schema),
+            owner,
             kinds,
             planned: planned.clone(),
         });
@@ -209,6 +275,9 @@ impl InnoDb {
         args: &[Value],
         run: &mut Run,
     ) -> Result<Reply, Halt> {
+        if !run.resumed {
+            run.text = Arc::clone(&parsed.text);
+        }
         if !run.resumed && self.store.session(session).reported_id != 0 {
             self.store.session_mut(session).reported_id = 0;
         }
@@ -222,12 +291,20 @@ impl InnoDb {
         if let ast::Statement::Control(control) = &parsed.tree.tree {
             return self.control(session, control, parsed, args, run);
         }
-        let planned = self.planned(parsed, args)?;
+        let planned = self.planned(session, parsed, args)?;
+        run.uses_tables = planned.uses_tables;
+        if !run.resumed && !planned.plan.warnings.is_empty() {
+            run.warnings.extend(planned.plan.warnings.iter().cloned());
+        }
         if let PlanKind::Ddl(ddl) = &planned.plan.kind {
             let result = self.ddl(session, ddl, &planned, run);
             return self.settle(session, run, result);
         }
-        let result = self.data(session, &planned, args, run);
+        let into = match &parsed.tree.tree {
+            ast::Statement::Query(query) => &query.into[..],
+            _ => &[],
+        };
+        let result = self.data(session, &planned, args, into, run);
         self.settle(session, run, result)
     }
 
@@ -252,8 +329,13 @@ impl InnoDb {
         session: SessionId,
         planned: &Planned,
         args: &[Value],
+        into: &[String],
         run: &mut Run,
     ) -> Result<Reply, Halt> {
+        if !into.is_empty() && into.len() != planned.columns.len() {
+            let message = "The used SELECT statements have a different number of columns";
+            return Err(errors::mysql(1222, "21000", message).into());
+        }
         if !run.resumed {
             self.open_transaction(session);
         }
@@ -288,7 +370,44 @@ impl InnoDb {
         let result = Executor::new(&mut handler, dialect).run(&planned.plan);
         let waiting = handler.waiting.take();
         let outcome = result.map_err(|stop| halt(stop, waiting))?;
+        if !into.is_empty() {
+            return Ok(self.assign(session, into, &outcome, run)?);
+        }
         Ok(self.reply(session, planned, outcome, run))
+    }
+
+    /// `SELECT .. INTO @a, @b`: one row, or none and a warning.
+    fn assign(
+        &mut self,
+        session: SessionId,
+        into: &[String],
+        outcome: &Outcome,
+        run: &mut Run,
+    ) -> Result<Reply, DbError> {
+        if outcome.rows.len() > 1 {
+            let message = "Result consisted of more than one row";
+            return Err(errors::mysql(1172, "42000", message));
+        }
+        let state = self.store.session_mut(session);
+        let found = outcome.rows.len() as i64;
+        (state.row_count, state.found_rows) = (found, found);
+        match outcome.rows.first() {
+            Some(row) => {
+                let variables = Rc::make_mut(&mut state.variables);
+                for (name, value) in into.iter().zip(row.iter()) {
+                    variables.insert(name.to_lowercase().into(), value.clone());
+                }
+            }
+            None => {
+                let message = "No data - zero rows fetched, selected, or processed";
+                run.warnings.push((1329, message.to_owned()));
+            }
+        }
+        Ok(Reply {
+            affected: found as u64,
+            notices: notices(run),
+            ..Reply::tag("SELECT")
+        })
     }
 
     /// Metadata locks of the tables that a statement uses, in the order of their first mention.
@@ -349,6 +468,22 @@ impl InnoDb {
             state.last_insert_id = id;
         }
         state.reported_id = run.insert_id.or(run.written_number).unwrap_or(0);
+        state.told = match &planned.plan.kind {
+            PlanKind::Update(_) => Told::Rows {
+                matched: outcome.matched,
+                changed: outcome.changed,
+                warnings: run.warnings.len(),
+            },
+            PlanKind::Insert(insert) => match &insert.source {
+                InsertSource::Values(rows) if rows.len() == 1 => Told::Nothing,
+                _ if insert.or.is_some() || !insert.upserts.is_empty() => Told::NotKept,
+                _ => Told::Records {
+                    records: outcome.changed,
+                    warnings: run.warnings.len(),
+                },
+            },
+            _ => Told::Nothing,
+        };
         let is_query = matches!(planned.plan.kind, PlanKind::Query(_));
         let affected = if is_query {
             0
@@ -412,9 +547,14 @@ impl InnoDb {
         self.store.withdraw_metadata(session);
         self.store.cancel_user_wait(session);
         let doomed = std::mem::take(&mut self.store.trx_mut(session).doomed);
+        let timed_out = &*error.code == "1205"
+            && run.waits_for_row
+            && self.store.globals().rolls_back_on_timeout;
         // A deadlock has rolled the transaction back already, one of user locks has not.
-        let ends =
-            doomed || &*error.code == "1020" || (&*error.code == "1213" && !run.user_deadlock);
+        let ends = timed_out
+            || doomed
+            || &*error.code == "1020"
+            || (&*error.code == "1213" && !run.user_deadlock);
         if ends {
             self.store.rollback(session);
             self.store.release_metadata(session, false);

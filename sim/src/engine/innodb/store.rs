@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use rowlock_model::Isolation;
 use rowlock_model::schedule::SessionId;
 
 use super::catalog::Schema;
@@ -11,7 +12,7 @@ use super::lock::{RecordLock, RecordLocks};
 use super::metadata::Metadata;
 use super::object::{Key, Object, Server, name};
 use super::records::{Record, Records};
-use super::session::SessionState;
+use super::session::{SessionState, Settings};
 use super::shape::{IndexId, Shape};
 use super::trx::Trx;
 use super::user_lock::UserLocks;
@@ -51,6 +52,7 @@ impl Store {
             Object::Server(Server {
                 now_micros,
                 history: Vec::new(),
+                globals: Rc::new(Settings::new(flavour, Isolation::RepeatableRead)),
             }),
         );
         let schema = world.create(None, Object::Schema(Schema::default()));
@@ -157,6 +159,23 @@ impl Store {
         self.world.footprint.write(name::CLOCK);
         self.server_mut().now_micros = now_micros;
         self.world.counters_mut().committed += 1;
+    }
+
+    /// The variables of the server.
+    pub fn globals(&self) -> &Settings {
+        &self.server().globals
+    }
+
+    /// The variables of the server, to be changed.
+    pub fn globals_mut(&mut self) -> &mut Settings {
+        self.world.footprint.write(name::GLOBALS);
+        self.world.counters_mut().committed += 1;
+        Rc::make_mut(&mut self.server_mut().globals)
+    }
+
+    /// Says that the step depends on the variables of the server.
+    pub fn reads_globals(&mut self) {
+        self.world.footprint.read(name::GLOBALS);
     }
 
     pub(super) fn server(&self) -> &Server {

@@ -81,12 +81,66 @@ const INNODB_TRX: Columns = &[
     ("trx_weight", NUMBER),
     ("trx_mysql_thread_id", NUMBER),
     ("trx_query", TEXT),
+    ("trx_operation_state", TEXT),
+    ("trx_tables_in_use", NUMBER),
     ("trx_tables_locked", NUMBER),
     ("trx_lock_structs", NUMBER),
+    ("trx_lock_memory_bytes", NUMBER),
     ("trx_rows_locked", NUMBER),
     ("trx_rows_modified", NUMBER),
+    ("trx_concurrency_tickets", NUMBER),
     ("trx_isolation_level", TEXT),
+    ("trx_unique_checks", NUMBER),
+    ("trx_foreign_key_checks", NUMBER),
+    ("trx_last_foreign_key_error", TEXT),
+    ("trx_adaptive_hash_latched", NUMBER),
+    ("trx_adaptive_hash_timeout", NUMBER),
+    ("trx_is_read_only", NUMBER),
+    ("trx_autocommit_non_locking", NUMBER),
+    ("trx_schedule_weight", NUMBER),
 ];
+
+/// The last columns are MySQL's only.
+const NOT_IN_MARIADB: &[&str] = &[
+    "trx_adaptive_hash_latched",
+    "trx_adaptive_hash_timeout",
+    "trx_schedule_weight",
+];
+
+/// `DESCRIBE information_schema.innodb_trx`: types on MySQL and MariaDB, and whether NULL may be.
+const INNODB_TRX_TYPES: &[(&str, &str, bool)] = {
+    const BIG: &str = "bigint unsigned";
+    const BIG_MARIADB: &str = "bigint(21) unsigned";
+    const LEVELS: &str =
+        "enum('READ UNCOMMITTED','READ COMMITTED','REPEATABLE READ','SERIALIZABLE')";
+    &[
+        (BIG, BIG_MARIADB, false),
+        ("varchar(13)", "varchar(13)", false),
+        ("datetime", "datetime", false),
+        ("varchar(126)", "varchar(81)", true),
+        ("datetime", "datetime", true),
+        (BIG, BIG_MARIADB, false),
+        (BIG, BIG_MARIADB, false),
+        ("varchar(1024)", "varchar(1024)", true),
+        ("varchar(64)", "varchar(64)", true),
+        (BIG, BIG_MARIADB, false),
+        (BIG, BIG_MARIADB, false),
+        (BIG, BIG_MARIADB, false),
+        (BIG, BIG_MARIADB, false),
+        (BIG, BIG_MARIADB, false),
+        (BIG, BIG_MARIADB, false),
+        (BIG, BIG_MARIADB, false),
+        ("varchar(16)", LEVELS, false),
+        ("int", "int(1)", false),
+        ("int", "int(1)", false),
+        ("varchar(256)", "varchar(256)", true),
+        ("int", "", false),
+        (BIG, "", false),
+        ("int", "int(1)", false),
+        ("int", "int(1)", false),
+        (BIG, "", true),
+    ]
+};
 
 const INNODB_LOCKS: Columns = &[
     ("lock_id", TEXT),
@@ -149,11 +203,13 @@ fn columns(flavour: Flavour, schema: &str, name: &str) -> Option<Columns> {
 pub fn find(flavour: Flavour, schema: &str, name: &str) -> Option<Arc<VirtualTable>> {
     let schema = schema.to_ascii_lowercase();
     let name = name.to_ascii_lowercase();
-    let columns = columns(flavour, &schema, &name)?;
+    let columns = columns(flavour, &schema, &name)?.iter();
+    let columns =
+        columns.filter(|(name, _)| !flavour.is_mariadb() || !NOT_IN_MARIADB.contains(name));
     let column = |(name, ty): &(&str, DeclaredType)| ((*name).into(), ty.clone());
     Some(Arc::new(VirtualTable {
         name: format!("{schema}.{name}").into(),
-        columns: columns.iter().map(column).collect(),
+        columns: columns.map(column).collect(),
     }))
 }
 
@@ -178,11 +234,55 @@ fn optional(value: Option<String>) -> Value {
     value.map_or(Value::Null, Value::text)
 }
 
+/// Who looks at a view, and with which statement.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'r> {
+    /// The session.
+    pub session: SessionId,
+    /// Its statement.
+    pub text: &'r Arc<str>,
+}
+
+/// The rows of `DESCRIBE` for a view.
+///
+/// # Errors
+/// `unsupported` for views whose types are not kept as the server spells them.
+pub(super) fn described(flavour: Flavour, view: &VirtualTable) -> Result<Vec<Vec<Value>>, DbError> {
+    if &*view.name != "information_schema.innodb_trx" {
+        let what = format!("DESCRIBE {}", view.name);
+        return Err(DbError::unsupported(what, None));
+    }
+    let mut rows = Vec::new();
+    for ((name, _), (mysql, mariadb, nullable)) in INNODB_TRX.iter().zip(INNODB_TRX_TYPES) {
+        let (ty, default) = match flavour.is_mariadb() {
+            true => (mariadb, Value::Null),
+            false => (mysql, text("")),
+        };
+        if ty.is_empty() {
+            continue;
+        }
+        let nullable = if *nullable { "YES" } else { "NO" };
+        rows.push(vec![
+            text(*name),
+            text(*ty),
+            text(nullable),
+            text(""),
+            default,
+            text(""),
+        ]);
+    }
+    Ok(rows)
+}
+
 /// All rows of a view.
 ///
 /// # Errors
 /// `unsupported`.
-pub fn rows(store: &mut Store, table: &VirtualTable) -> Result<Vec<Row>, DbError> {
+pub fn rows(
+    store: &mut Store,
+    table: &VirtualTable,
+    reader: Reader<'_>,
+) -> Result<Vec<Row>, DbError> {
     store.world.footprint.read(super::object::name::WAITS);
     for session in store.sessions() {
         store
@@ -198,10 +298,10 @@ pub fn rows(store: &mut Store, table: &VirtualTable) -> Result<Vec<Row>, DbError
             .sessions()
             .map(|s| vec![thread_id(s), Value::Int(connection_id(s))])
             .collect(),
-        "information_schema.innodb_trx" => transactions(store),
+        "information_schema.innodb_trx" => transactions(store, reader),
         "information_schema.innodb_locks" => contended_locks(store),
         "information_schema.innodb_lock_waits" => lock_waits(store, false),
-        "information_schema.processlist" => processes(store),
+        "information_schema.processlist" => processes(store, reader),
         "information_schema.schemata" => schemata(store),
         other => {
             return Err(DbError::unsupported(format!("the view {other}"), None));
@@ -305,7 +405,28 @@ fn level_text(level: Isolation) -> String {
     level.name().to_ascii_uppercase()
 }
 
-fn transactions(store: &Store) -> Vec<Vec<Value>> {
+/// The statement of a session that runs one, or waits in one.
+fn statement_of(store: &Store, session: SessionId, reader: Reader<'_>) -> Option<Arc<str>> {
+    if session == reader.session {
+        return Some(Arc::clone(reader.text));
+    }
+    let flight = store.session(session).flight.as_ref()?;
+    let runs = !matches!(flight.waiting, Waiting::Nothing(_));
+    runs.then(|| Arc::clone(&flight.text))
+}
+
+/// What a transaction that waits is doing (`trx_operation_state`).
+fn operation(statement: Option<&Arc<str>>) -> &'static str {
+    let word = statement.and_then(|text| text.split_whitespace().next());
+    match word.map(str::to_ascii_lowercase).as_deref() {
+        Some("insert" | "replace") => "inserting",
+        Some("select") => "starting index read",
+        Some(_) => "starting index read",
+        None => "",
+    }
+}
+
+fn transactions(store: &Store, reader: Reader<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for session in store.sessions().collect::<Vec<_>>().into_iter().rev() {
         let trx = store.trx(session);
@@ -315,6 +436,13 @@ fn transactions(store: &Store) -> Vec<Vec<Value>> {
         let locks = store.listed_locks(session);
         let waits = trx.wait.as_ref().is_some_and(|w| !w.granted);
         let number = |n: usize| Value::Int(n as i64);
+        let settings = &store.session(session).settings;
+        let query = statement_of(store, session, reader);
+        let state = match (waits, store.flavour.is_mariadb()) {
+            (true, _) => text(operation(query.as_ref())),
+            (false, true) => text(""),
+            (false, false) => Value::Null,
+        };
         rows.push(vec![
             trx_id(session),
             text(if waits { "LOCK WAIT" } else { "RUNNING" }),
@@ -327,15 +455,41 @@ fn transactions(store: &Store) -> Vec<Vec<Value>> {
             },
             number(store.weight(session)),
             Value::Int(connection_id(session)),
-            Value::Null,
+            query.clone().map_or(Value::Null, Value::Text),
+            state,
+            number(if waits { 1 } else { 0 }),
             number(trx.tables.len()),
             number(store.lock_structs(session)),
+            // How much memory the lists of locks take is the server's matter.
+            Value::Int(1_128),
             number(locks.iter().filter(|l| l.index.is_some()).count()),
             number(trx.rows_modified()),
+            Value::Int(0),
             text(level_text(trx.level)),
+            Value::Int(i64::from(unique_checks(settings))),
+            Value::Int(i64::from(settings.foreign_keys)),
+            Value::Null,
         ]);
+        let row = rows.last_mut().expect("just pushed");
+        if !store.flavour.is_mariadb() {
+            row.extend([Value::Int(0), Value::Int(0)]);
+        }
+        let alone = !store.session(session).in_transaction && settings.autocommit;
+        row.push(Value::Int(i64::from(store.session(session).read_only)));
+        row.push(Value::Int(i64::from(alone)));
+        if !store.flavour.is_mariadb() {
+            // How many wait for it, and itself, while it waits.
+            row.push(match waits {
+                true => Value::Int(store.waiters_of(session) as i64 + 1),
+                false => Value::Null,
+            });
+        }
     }
     rows
+}
+
+fn unique_checks(settings: &super::session::Settings) -> bool {
+    settings.others.get("unique_checks") != Some(&Value::Int(0))
 }
 
 /// MariaDB lists the locks that somebody waits for, and the requests that wait.
@@ -359,7 +513,7 @@ fn contended_locks(store: &Store) -> Vec<Vec<Value>> {
                 continue;
             }
             listed.push(place);
-            let shown = super::lock::mode_name(lock);
+            let shown = super::lock::mode_name(lock, wait.pos.is_supremum());
             let data = store
                 .listed_locks(owner)
                 .into_iter()
@@ -381,7 +535,8 @@ fn contended_locks(store: &Store) -> Vec<Vec<Value>> {
     rows
 }
 
-fn processes(store: &Store) -> Vec<Vec<Value>> {
+/// The rows of `information_schema.processlist` and of `SHOW PROCESSLIST`.
+pub(super) fn processes(store: &Store, reader: Reader<'_>) -> Vec<Vec<Value>> {
     let mut rows = Vec::new();
     for session in store.sessions() {
         let state = store.session(session);
@@ -389,24 +544,40 @@ fn processes(store: &Store) -> Vec<Vec<Value>> {
             continue;
         }
         let (command, stage) = match state.flight.as_ref().map(|f| &f.waiting) {
+            None if session == reader.session => ("Query", store.flavour.reading_stage()),
             None => ("Sleep", ""),
             Some(Waiting::Metadata) => ("Query", "Waiting for table metadata lock"),
             Some(Waiting::UserLock) => ("Query", "User lock"),
             Some(Waiting::Sleep) => ("Query", "User sleep"),
-            Some(Waiting::Row | Waiting::Pause(_) | Waiting::Nothing(_)) => ("Query", "Updating"),
+            Some(Waiting::Nothing(_)) => ("Sleep", ""),
+            Some(Waiting::Row | Waiting::Pause(_)) => {
+                let statement = statement_of(store, session, reader);
+                ("Query", row_stage(store.flavour, statement.as_deref()))
+            }
         };
         rows.push(vec![
             Value::Int(connection_id(session)),
             text("root"),
             text("localhost"),
-            Value::Text(store.database.clone()),
+            Value::Text(state.schema.clone()),
             text(command),
             Value::Int(0),
             text(stage),
-            Value::Null,
+            statement_of(store, session, reader).map_or(Value::Null, Value::Text),
         ]);
     }
     rows
+}
+
+/// What a statement that waits for a row is said to be doing.
+fn row_stage(flavour: Flavour, statement: Option<&str>) -> &'static str {
+    let word = statement.and_then(|text| text.split_whitespace().next());
+    match word.map(str::to_ascii_lowercase).as_deref() {
+        Some("insert" | "replace") => flavour.inserting_stage(),
+        Some("update") => flavour.updating_stage(),
+        Some("delete") => flavour.deleting_stage(),
+        _ => flavour.locking_read_stage(),
+    }
 }
 
 fn schemata(store: &Store) -> Vec<Vec<Value>> {

@@ -4,7 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rowlock_model::schedule::{Granularity, SessionId};
-use rowlock_model::{Batch, DbError, Dialect, Isolation, Notice, Reply, Row, Value};
+use rowlock_model::{
+    Batch, DbError, Dialect, Isolation, Notice, Reply, Row, TransactionStatus, Value,
+};
 use rustc_hash::FxHashMap;
 
 use super::lock::{Deadlock, DeadlockCheck};
@@ -17,6 +19,7 @@ use crate::database::{
     StatementId, Wait,
 };
 use crate::plan::types::Type;
+use crate::pooler::Poolable;
 use crate::sql;
 
 /// What a text was parsed to: its statements, or the syntax error.
@@ -500,6 +503,12 @@ fn parse(text: &str) -> Script {
         .collect())
 }
 
+impl Poolable for Postgres {
+    fn transaction_status(&self, session: SessionId) -> TransactionStatus {
+        self.store.session(session).status()
+    }
+}
+
 impl Database for Postgres {
     fn dialect(&self) -> Dialect {
         Dialect::Postgres
@@ -616,6 +625,9 @@ impl Database for Postgres {
                 DeadlockCheck::None => panic!("session {} is in no deadlock", session.0),
             },
             Internal::Expire(session) => self.expire(session),
+            Internal::Route(session, _) => {
+                panic!("session {} goes through no pooler", session.0)
+            }
         }
     }
 

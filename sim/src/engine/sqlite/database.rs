@@ -271,7 +271,9 @@ impl Database for Sqlite {
         match event {
             Internal::Resume(session) => self.resume(session),
             Internal::Expire(session) => self.expire(session),
-            Internal::Continue(session) => panic!("session {} does not pause", session.0),
+            Internal::Continue(session) | Internal::Route(session, _) => {
+                panic!("session {} does not pause", session.0)
+            }
             Internal::Deadlock(session) => {
                 panic!("SQLite detects no deadlock, of session {}", session.0)
             }

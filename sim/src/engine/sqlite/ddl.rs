@@ -53,6 +53,7 @@ impl Exec<'_> {
                 view,
                 if_not_exists,
                 text,
+                ..
             } => self.create_view(view, *if_not_exists, text),
             Ddl::DropView { name, if_exists } => {
                 let lower = name.to_ascii_lowercase();

@@ -10,7 +10,6 @@ use crate::loose::ast::{self, AlterAction, IndexDef, Statement};
 use crate::loose::catalog::{ConflictAction, Table, View};
 use crate::loose::errors;
 use crate::loose::plan::{Alter, Ddl, PlanKind, TableUse};
-use crate::loose::types::Collation;
 
 impl Lowering<'_> {
     pub(super) fn ddl(&mut self, statement: &Statement) -> Result<Lowered, DbError> {
@@ -46,6 +45,7 @@ impl Lowering<'_> {
                 columns,
                 query,
                 if_not_exists,
+                replaces,
             } => {
                 let lowered = self.query(query)?;
                 self.renamed(lowered.columns, columns, name.name.at)?;
@@ -56,6 +56,7 @@ impl Lowering<'_> {
                 };
                 let ddl = Ddl::CreateView {
                     view: Arc::new(view),
+                    replaces: *replaces,
                     if_not_exists: *if_not_exists,
                     text: own_text,
                 };
@@ -151,7 +152,7 @@ impl Lowering<'_> {
                 .at(name.at))
             }
         };
-        let collation = Collation::default_of(self.dialect);
+        let collation = table.collation;
         Ok(match action {
             AlterAction::AddColumn { column: def, after } => {
                 let generated = |option: &ast::ColumnOption| {

@@ -60,9 +60,9 @@ impl Lowering<'_> {
                     name: name.into(),
                     global,
                 };
-                let kind = match name {
-                    "transaction_isolation" | "tx_isolation" | "sql_mode" | "version" => Kind::Text,
-                    _ => Kind::Int,
+                let kind = match self.catalog.is_text_variable(name) {
+                    true => Kind::Text,
+                    false => Kind::Int,
                 };
                 Ok(self.plain(expr, kind, at))
             }

@@ -212,7 +212,12 @@ impl Lowering<'_> {
                     name.name.at,
                 ))
             }
-            Relation::View(view) => self.view(&view, shown, name.name.at),
+            Relation::View(view) => {
+                if !self.views.iter().any(|(known, _)| *known == view.name) {
+                    self.views.push((view.name.clone(), self.tables.len()));
+                }
+                self.view(&view, shown, name.name.at)
+            }
         }
     }
 
@@ -316,7 +321,10 @@ impl Lowering<'_> {
         let hidden = std::mem::take(&mut self.levels);
         let ctes = std::mem::take(&mut self.ctes);
         self.levels.push(Level::default());
+        // Columns without a name are called like their text.
+        let text = std::mem::replace(&mut self.text, Arc::clone(&parsed.text));
         let lowered = self.query(tree);
+        self.text = text;
         self.levels = hidden;
         self.ctes = ctes;
         let lowered = lowered?;

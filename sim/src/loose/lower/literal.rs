@@ -89,6 +89,12 @@ impl Lowering<'_> {
 
     /// `VALUES(c)` in `ON DUPLICATE KEY UPDATE`: the column of entry 1.
     pub(super) fn values_of(&mut self, column: &ast::Ident, at: usize) -> Result<Typed, DbError> {
+        self.deprecated(
+            1287,
+            "'VALUES function' is deprecated and will be removed in a future release. Please use an \
+             alias (INSERT INTO ... VALUES (...) AS alias) and replace VALUES(col) in the ON \
+             DUPLICATE KEY UPDATE clause with alias.col instead",
+        );
         let level = self.level();
         let found = level.range.get(1).and_then(|entry| {
             let position = entry

@@ -103,7 +103,7 @@ impl Clause {
 struct Lowering<'c> {
     catalog: &'c dyn Catalog,
     dialect: Dialect,
-    text: &'c str,
+    text: Arc<str>,
     offset: usize,
     end: usize,
     params: Vec<Kind>,
@@ -119,6 +119,10 @@ struct Lowering<'c> {
     clause: Clause,
     /// Inside a statement that changes data.
     in_write: bool,
+    /// See [`Plan::views`].
+    views: Vec<(Arc<str>, usize)>,
+    /// See [`Plan::warnings`].
+    warnings: Vec<(u16, String)>,
 }
 
 impl<'c> Lowering<'c> {
@@ -126,7 +130,7 @@ impl<'c> Lowering<'c> {
         Lowering {
             catalog,
             dialect: parsed.dialect,
-            text: &parsed.text,
+            text: Arc::clone(&parsed.text),
             offset: parsed.offset,
             end: parsed.end,
             params: params.iter().map(kind_of_param).collect(),
@@ -139,6 +143,8 @@ impl<'c> Lowering<'c> {
             cte_count: 0,
             clause: Clause::Fields,
             in_write: false,
+            views: Vec::new(),
+            warnings: Vec::new(),
         }
     }
 
@@ -166,6 +172,8 @@ impl<'c> Lowering<'c> {
         Plan {
             kind,
             params: self.param_count,
+            views: self.views,
+            warnings: self.warnings,
             columns,
             tag,
             tables: self.tables,
@@ -180,6 +188,13 @@ impl<'c> Lowering<'c> {
     fn next_cte(&mut self) -> CteId {
         self.cte_count += 1;
         CteId(self.cte_count - 1)
+    }
+
+    /// MySQL warns of something that a later version will not have.
+    pub(super) fn deprecated(&mut self, code: u16, message: &str) {
+        if self.dialect == Dialect::MySql {
+            self.warnings.push((code, message.to_owned()));
+        }
     }
 
     /// Notes that the statement touches a table.

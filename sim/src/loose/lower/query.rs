@@ -39,8 +39,13 @@ impl Lowering<'_> {
                 left,
                 right,
             } => {
-                let left = self.arm(left, query.at)?;
-                let right = self.arm(right, query.at)?;
+                let left = self.arm(left, &[], query.at)?;
+                // A locking clause belongs to the query in front of it.
+                let locks = match **right {
+                    ast::Body::Select(_) => &query.locks[..],
+                    _ => &[],
+                };
+                let right = self.arm(right, locks, query.at)?;
                 self.set_operation(*op, *all, left, right, query)?
             }
             ast::Body::Query(inner) => {
@@ -54,7 +59,9 @@ impl Lowering<'_> {
         };
         lowered.limit = in_limit(self, &query.limit)?;
         lowered.offset = in_limit(self, &query.offset)?;
-        if !query.locks.is_empty() && !matches!(lowered.body, Body::Select(_)) {
+        let of_last = matches!(&query.body, ast::Body::Set { right, .. }
+            if matches!(**right, ast::Body::Select(_)));
+        if !query.locks.is_empty() && !matches!(lowered.body, Body::Select(_)) && !of_last {
             return errors::unsupported("a locking clause on this query", query.locks[0].at);
         }
         Ok(lowered)
@@ -63,7 +70,7 @@ impl Lowering<'_> {
     /// `LIMIT`: a number or a parameter on MySQL, any expression on SQLite.
     pub(super) fn limit(&mut self, node: &Node) -> Result<Expr, DbError> {
         if !self.is_sqlite() && !matches!(node.kind, NodeKind::Integer(_) | NodeKind::Param(_)) {
-            return Err(errors::syntax(self.dialect, self.text, node.at, node.end));
+            return Err(errors::syntax(self.dialect, &self.text, node.at, node.end));
         }
         let hidden = std::mem::take(&mut self.level().range);
         let typed = self.expr(node);
@@ -89,14 +96,14 @@ impl Lowering<'_> {
                             cte.query.at,
                         );
                     }
-                    let first = self.arm(left, cte.query.at)?;
+                    let first = self.arm(left, &[], cte.query.at)?;
                     let columns = self.renamed(first.columns.clone(), &cte.columns, cte.name.at)?;
                     self.ctes.push(VisibleCte {
                         name: cte.name.name.clone(),
                         id,
                         columns: columns.clone(),
                     });
-                    let next = self.arm(right, cte.query.at)?;
+                    let next = self.arm(right, &[], cte.query.at)?;
                     self.ctes.pop();
                     let by = columns
                         .iter()
@@ -135,18 +142,24 @@ impl Lowering<'_> {
     }
 
     /// An arm of a set operation, as a query of its own.
-    fn arm(&mut self, body: &ast::Body, at: usize) -> Result<Query, DbError> {
+    fn arm(
+        &mut self,
+        body: &ast::Body,
+        locks: &[ast::Locking],
+        at: usize,
+    ) -> Result<Query, DbError> {
         if let ast::Body::Query(query) = body {
             return self.query(query);
         }
         self.query(&ast::Query {
+            into: Vec::new(),
             with: Vec::new(),
             recursive: false,
             body: body.clone(),
             order: Vec::new(),
             limit: None,
             offset: None,
-            locks: Vec::new(),
+            locks: locks.to_vec(),
             at,
             end: at,
         })

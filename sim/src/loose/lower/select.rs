@@ -54,7 +54,12 @@ impl Lowering<'_> {
             None => None,
         };
         let mut targets = items;
-        let sort = self.sort_select(query, &mut targets, visible, select.distinct)?;
+        // MySQL forgets the order of a query that has one row.
+        let has_one_row = select.group.is_empty() && !self.level().aggregates.is_empty();
+        let sort = match has_one_row && self.dialect == Dialect::MySql {
+            true => Vec::new(),
+            false => self.sort_select(query, &mut targets, visible, select.distinct)?,
+        };
         self.finish_select(
             SelectParts {
                 from,

@@ -26,6 +26,10 @@ impl Lowering<'_> {
         let mut table = Table {
             id: crate::loose::catalog::TableId::default(),
             name: create.name.name.name.clone(),
+            collation: match &create.collation {
+                Some(name) => self.collation_named(name)?,
+                None => Collation::default_of(self.dialect),
+            },
             columns: Vec::new(),
             indexes: Vec::new(),
             foreign_keys: Vec::new(),
@@ -48,10 +52,10 @@ impl Lowering<'_> {
             };
             return Ok(created(table, create, None, text));
         }
-        let collation = match &create.collation {
-            Some(name) => self.collation_named(name)?,
-            None => Collation::default_of(self.dialect),
-        };
+        let collation = table.collation;
+        if let Some(charset) = &create.charset {
+            self.deprecated_charset(&charset.name);
+        }
         for def in &create.columns {
             let mut column = self.column(def, collation)?;
             if create.strict {
@@ -73,10 +77,20 @@ impl Lowering<'_> {
         let mut rows = None;
         if let Some(query) = &create.query {
             let query = self.query(query)?;
-            for column in &query.columns {
-                if table.column(&column.name).is_none() {
-                    table.columns.push(self.column_of_query(column));
+            for (at, column) in query.columns.iter().enumerate() {
+                // What both define is defined by the table, and stands where the query has it.
+                if let Some(defined) = table.column(&column.name).filter(|_| !self.is_sqlite()) {
+                    let defined = table.columns.remove(defined);
+                    table.columns.push(defined);
+                    continue;
                 }
+                let source = source_of(&query, at);
+                let mut made = self.column_of_query(column);
+                if let Some(source) = source.filter(|_| !self.is_sqlite()) {
+                    made.not_null = source.not_null;
+                    made.default.clone_from(&source.default);
+                }
+                table.columns.push(made);
             }
             rows = Some(Box::new(query));
         }
@@ -123,11 +137,20 @@ impl Lowering<'_> {
             (Some(ty), false) => self.mysql_type(ty)?,
             (None, false) => return errors::unsupported("a column without a type", def.name.at),
         };
+        if let Some(written) = &def.ty {
+            self.deprecated_type(written, &ty);
+        }
         let collation = match &ty {
             DeclaredType::Binary(_) | DeclaredType::Varbinary(_) | DeclaredType::Blob(_) => {
                 Collation::Binary
             }
-            _ => collation,
+            _ => match def.ty.as_ref().and_then(|ty| ty.charset.as_ref()) {
+                Some((charset, usual)) => {
+                    self.deprecated_charset(&charset.name);
+                    self.collation_named(usual)?
+                }
+                None => collation,
+            },
         };
         let mut column = Column {
             name: def.name.name.clone(),
@@ -166,6 +189,48 @@ impl Lowering<'_> {
             }
         }
         Ok(column)
+    }
+
+    /// Character sets of which MySQL warns.
+    fn deprecated_charset(&mut self, charset: &str) {
+        const UTF8: &str = "'utf8' is currently an alias for the character set UTF8MB3, but will be an \
+                            alias for UTF8MB4 in a future release. Please consider using UTF8MB4 in \
+                            order to be unambiguous.";
+        const UTF8MB3: &str = "'utf8mb3' is deprecated and will be removed in a future release. Please \
+                               use utf8mb4 instead";
+        match charset.to_ascii_lowercase().as_str() {
+            "utf8" => self.deprecated(3719, UTF8),
+            "utf8mb3" => self.deprecated(1287, UTF8MB3),
+            _ => {}
+        }
+    }
+
+    /// Display widths and the like, of which MySQL warns.
+    fn deprecated_type(&mut self, written: &ast::TypeName, ty: &DeclaredType) {
+        const WIDTH: &str =
+            "Integer display width is deprecated and will be removed in a future release.";
+        const UNSIGNED: &str = "UNSIGNED for decimal and floating point data types is deprecated and \
+                                support for it will be removed in a future release.";
+        const DIGITS: &str = "Specifying number of digits for floating point data types is deprecated \
+                              and will be removed in a future release.";
+        match ty {
+            DeclaredType::Int { bytes, .. } => {
+                let is_boolean = *bytes == 1 && written.numbers == [1];
+                if !written.numbers.is_empty() && !is_boolean {
+                    self.deprecated(1681, WIDTH);
+                }
+            }
+            DeclaredType::Decimal { .. } if written.unsigned => self.deprecated(1681, UNSIGNED),
+            DeclaredType::Float | DeclaredType::Double => {
+                if written.unsigned {
+                    self.deprecated(1681, UNSIGNED);
+                }
+                if written.numbers.len() == 2 {
+                    self.deprecated(1681, DIGITS);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The types that a `STRICT` table may have ("STRICT Tables", section 2).
@@ -573,6 +638,26 @@ pub(super) fn created(
         if_not_exists: create.if_not_exists,
         rows,
         text,
+    }
+}
+
+/// The stored column that a column of a query is, if it is one as it stands.
+fn source_of(query: &crate::loose::query::Query, at: usize) -> Option<&Column> {
+    use crate::loose::query::{Body, RangeKind};
+    let Body::Select(select) = &query.body else {
+        return None;
+    };
+    let Some(Expr::Column {
+        level: 0,
+        entry,
+        column,
+    }) = select.targets.get(at)
+    else {
+        return None;
+    };
+    match &select.source.range.get(*entry as usize)?.kind {
+        RangeKind::Table(table) => table.columns.get(*column as usize),
+        _ => None,
     }
 }
 

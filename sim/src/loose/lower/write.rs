@@ -235,7 +235,7 @@ impl Lowering<'_> {
             None => None,
         };
         if !delete.targets.is_empty() && (!sort.is_empty() || limit.is_some()) {
-            return Err(errors::syntax(self.dialect, self.text, self.end, self.end));
+            return Err(errors::syntax(self.dialect, &self.text, self.end, self.end));
         }
         let (returning, output) = self.returning(delete.returning.as_deref(), delete.at)?;
         let exprs: Vec<&Expr> = filter.iter().map(|c| &c.expr).collect();

@@ -3,7 +3,7 @@
 use rowlock_model::{DbError, Isolation};
 
 use super::Parser;
-use crate::loose::ast::{BeginKind, Control, Scope, SetItem, TableLock};
+use crate::loose::ast::{BeginKind, Control, Scope, SetItem, Show, TableLock};
 use crate::loose::lex::TokenKind;
 
 impl Parser<'_> {
@@ -30,8 +30,8 @@ impl Parser<'_> {
         } else if self.eat_word("COMMIT") || self.eat_word("END") {
             self.sqlite_transaction_name();
             Control::Commit {
-                chain: false,
-                release: false,
+                chain: None,
+                release: None,
             }
         } else if self.eat_word("ROLLBACK") {
             self.eat_word("TRANSACTION");
@@ -40,8 +40,8 @@ impl Parser<'_> {
                 Control::RollbackTo(self.ident()?)
             } else {
                 Control::Rollback {
-                    chain: false,
-                    release: false,
+                    chain: None,
+                    release: None,
                 }
             }
         } else if self.eat_word("SAVEPOINT") {
@@ -137,10 +137,10 @@ impl Parser<'_> {
             }
         } else if self.eat_word("USE") {
             Control::Use(self.ident()?)
-        } else if self.is_word("SHOW") {
-            let at = self.at();
-            self.advance();
-            Control::Show(self.words()?, at)
+        } else if self.eat_word("SHOW") {
+            Control::Show(self.show()?)
+        } else if self.eat_word("DESCRIBE") || self.eat_word("DESC") {
+            Control::Show(Show::Columns(self.table_name()?))
         } else if self.is_word("FLUSH") {
             let at = self.at();
             self.advance();
@@ -183,9 +183,9 @@ impl Parser<'_> {
         loop {
             if self.eat_words(&["WITH", "CONSISTENT", "SNAPSHOT"]) {
                 snapshot = true;
-            } else if self.eat_words(&["READ", "ONLY"]) {
+            } else if read_only.is_none() && self.eat_words(&["READ", "ONLY"]) {
                 read_only = Some(true);
-            } else if self.eat_words(&["READ", "WRITE"]) {
+            } else if read_only.is_none() && self.eat_words(&["READ", "WRITE"]) {
                 read_only = Some(false);
             } else if snapshot || read_only.is_some() {
                 return Err(self.error());
@@ -210,16 +210,16 @@ impl Parser<'_> {
             self.eat_word("SAVEPOINT");
             return Ok(Control::RollbackTo(self.ident()?));
         }
-        let mut chain = false;
-        let mut release = false;
-        if self.eat_words(&["AND", "NO", "CHAIN"]) {
-        } else if self.eat_words(&["AND", "CHAIN"]) {
-            chain = true;
-        }
-        if self.eat_words(&["NO", "RELEASE"]) {
-        } else if self.eat_word("RELEASE") {
-            release = true;
-        }
+        let chain = match () {
+            () if self.eat_words(&["AND", "NO", "CHAIN"]) => Some(false),
+            () if self.eat_words(&["AND", "CHAIN"]) => Some(true),
+            () => None,
+        };
+        let release = match () {
+            () if self.eat_words(&["NO", "RELEASE"]) => Some(false),
+            () if self.eat_word("RELEASE") => Some(true),
+            () => None,
+        };
         Ok(match commit {
             true => Control::Commit { chain, release },
             false => Control::Rollback { chain, release },
@@ -290,7 +290,11 @@ impl Parser<'_> {
                     rest
                 }
                 Some(_) => return crate::loose::errors::unsupported("this variable", at),
-                None => &name,
+                // Of the next transaction, where there is such a thing.
+                None => {
+                    *scope = Scope::Next;
+                    &name
+                }
             };
             crate::loose::ast::Ident {
                 name: bare.into(),
@@ -300,7 +304,7 @@ impl Parser<'_> {
         } else {
             if self.eat_word("GLOBAL") {
                 *scope = Scope::Global;
-            } else if self.eat_word("SESSION") || self.eat_word("LOCAL") {
+            } else if self.eat_word("SESSION") || self.eat_word("LOCAL") || *scope == Scope::Next {
                 *scope = Scope::Session;
             }
             let mut ident = self.any_word()?;
@@ -310,9 +314,22 @@ impl Parser<'_> {
         if !self.eat(":=") {
             self.expect("=")?;
         }
-        // ON and DEFAULT are words here, not columns.
+        // ON and the like are words here, not columns.
         let at = self.at();
-        let word = ["ON", "OFF", "DEFAULT", "BINARY", "ALL"]
+        if self.is_word("DEFAULT") {
+            self.advance();
+            let value = crate::loose::ast::Node {
+                kind: crate::loose::ast::NodeKind::Default(None),
+                at,
+                end: self.last_end(),
+            };
+            return Ok(SetItem::System {
+                scope: *scope,
+                name,
+                value,
+            });
+        }
+        let word = ["ON", "OFF", "BINARY", "ALL"]
             .iter()
             .find(|word| self.is_word(word));
         let value = match word {
@@ -337,7 +354,7 @@ impl Parser<'_> {
         let mut isolation = None;
         let mut read_only = None;
         loop {
-            if self.eat_words(&["ISOLATION", "LEVEL"]) {
+            if isolation.is_none() && self.eat_words(&["ISOLATION", "LEVEL"]) {
                 isolation = Some(if self.eat_words(&["READ", "UNCOMMITTED"]) {
                     Isolation::ReadUncommitted
                 } else if self.eat_words(&["READ", "COMMITTED"]) {
@@ -349,9 +366,9 @@ impl Parser<'_> {
                 } else {
                     return Err(self.error());
                 });
-            } else if self.eat_words(&["READ", "ONLY"]) {
+            } else if read_only.is_none() && self.eat_words(&["READ", "ONLY"]) {
                 read_only = Some(true);
-            } else if self.eat_words(&["READ", "WRITE"]) {
+            } else if read_only.is_none() && self.eat_words(&["READ", "WRITE"]) {
                 read_only = Some(false);
             } else {
                 return Err(self.error());

@@ -77,6 +77,7 @@ impl Parser<'_> {
             columns,
             query,
             if_not_exists,
+            replaces: false,
         })
     }
 
@@ -229,6 +230,21 @@ impl Parser<'_> {
 
     pub(super) fn alter(&mut self) -> Result<Statement, DbError> {
         self.expect_word("ALTER")?;
+        if !self.is_sqlite() && self.eat_word("VIEW") {
+            let name = self.table_name()?;
+            let columns = match self.is_symbol("(") {
+                true => self.parenthesised(Self::ident)?,
+                false => Vec::new(),
+            };
+            self.expect_word("AS")?;
+            return Ok(Statement::CreateView {
+                name,
+                columns,
+                query: Box::new(self.query()?),
+                if_not_exists: false,
+                replaces: true,
+            });
+        }
         if !self.eat_word("TABLE") {
             return self.unsupported("ALTER of anything but a table");
         }

@@ -8,6 +8,7 @@ mod ddl;
 mod expr;
 mod primary;
 mod select;
+mod show;
 mod table;
 mod type_name;
 mod write;
@@ -65,6 +66,7 @@ pub fn parse(text: &str, dialect: Dialect) -> Vec<Result<Parsed, DbError>> {
         tokens,
         pos: 0,
         params: 0,
+        into: Vec::new(),
         lexical,
     };
     let mut statements = Vec::new();
@@ -76,7 +78,14 @@ pub fn parse(text: &str, dialect: Dialect) -> Vec<Result<Parsed, DbError>> {
         }
         parser.params = 0;
         let offset = parser.at();
-        let tree = parser.statement().and_then(|tree| {
+        parser.into.clear();
+        let tree = parser.statement().and_then(|mut tree| {
+            if !parser.into.is_empty() {
+                match &mut tree {
+                    Statement::Query(query) => query.into = std::mem::take(&mut parser.into),
+                    _ => return parser.unsupported("INTO inside of this statement"),
+                }
+            }
             if parser.is_symbol(";") || (parser.is_end() && parser.lexical.is_none()) {
                 Ok(tree)
             } else {
@@ -104,6 +113,8 @@ struct Parser<'t> {
     tokens: Vec<Token>,
     pos: usize,
     params: usize,
+    /// The variables of the `INTO` of this statement.
+    into: Vec<String>,
     /// Why the tokens end where they end, if that is not the end of the text.
     lexical: Option<DbError>,
 }
@@ -371,7 +382,8 @@ impl Parser<'_> {
 
     fn table_name(&mut self) -> Result<TableName, DbError> {
         let first = self.ident()?;
-        if self.eat(".") {
+        if self.is_symbol(".") && !self.symbol_ahead(1, "*") {
+            self.advance();
             let name = self.any_word()?;
             return Ok(TableName {
                 schema: Some(first),
@@ -463,14 +475,24 @@ impl Parser<'_> {
                 self.eat_word("TABLE");
                 Ok(Statement::Truncate(self.table_name()?))
             }
+            "OPTIMIZE" if !self.is_sqlite() && self.is_word_ahead(1, "TABLE") => {
+                self.advance();
+                self.advance();
+                let name = self.table_name()?;
+                let actions = vec![super::ast::AlterAction::Option(
+                    "OPTIMIZE".to_owned(),
+                    String::new(),
+                )];
+                Ok(Statement::AlterTable { name, actions })
+            }
             "RENAME" if !self.is_sqlite() => self.rename(),
             "ATTACH" | "DETACH" | "VACUUM" | "REINDEX" if self.is_sqlite() => {
                 self.unsupported(&format!("the statement {word}"))
             }
             "CALL" | "LOAD" | "HANDLER" | "PREPARE" | "EXECUTE" | "DEALLOCATE" | "GRANT"
-            | "REVOKE" | "XA" | "OPTIMIZE" | "REPAIR" | "CHECK" | "CHECKSUM" | "DESC"
-            | "DESCRIBE" | "IMPORT" | "INSTALL" | "RESET" | "SIGNAL" | "GET" | "CACHE"
-            | "BINLOG" | "CHANGE" | "STOP" | "SHUTDOWN" | "CLONE" | "HELP"
+            | "REVOKE" | "XA" | "OPTIMIZE" | "REPAIR" | "CHECK" | "CHECKSUM" | "IMPORT"
+            | "INSTALL" | "RESET" | "SIGNAL" | "GET" | "CACHE" | "BINLOG" | "CHANGE" | "STOP"
+            | "SHUTDOWN" | "CLONE" | "HELP"
                 if !self.is_sqlite() =>
             {
                 self.unsupported(&format!("the statement {word}"))

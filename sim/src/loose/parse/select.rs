@@ -24,6 +24,7 @@ impl Parser<'_> {
             limit: None,
             offset: None,
             locks: Vec::new(),
+            into: Vec::new(),
             at,
             end: at,
         };
@@ -35,12 +36,11 @@ impl Parser<'_> {
             query.limit = Some(limit);
             query.offset = offset;
         }
-        if self.is_word("INTO") {
-            return self.unsupported("SELECT .. INTO");
-        }
+        self.eat_into()?;
         while let Some(lock) = self.locking()? {
             query.locks.push(lock);
         }
+        self.eat_into()?;
         query.end = self.last_end();
         // A query in parentheses and nothing around it is that query.
         if query.with.is_empty()
@@ -52,6 +52,28 @@ impl Parser<'_> {
             return Ok(*inner);
         }
         Ok(query)
+    }
+
+    /// `INTO @a, @b`, at most once in a statement: kept until the statement is parsed.
+    fn eat_into(&mut self) -> Result<(), DbError> {
+        if self.is_sqlite() || !self.is_word("INTO") {
+            return Ok(());
+        }
+        if !matches!(self.token_ahead(1).kind, TokenKind::UserVariable(_)) {
+            return self.unsupported("this SELECT .. INTO");
+        }
+        if !self.into.is_empty() {
+            return Err(self.error());
+        }
+        self.advance();
+        self.into = self.list(|parser| match parser.token().kind.clone() {
+            TokenKind::UserVariable(name) => {
+                parser.advance();
+                Ok(name)
+            }
+            _ => parser.unsupported("this SELECT .. INTO"),
+        })?;
+        Ok(())
     }
 
     /// After `LIMIT`: the limit, the offset.
@@ -193,9 +215,7 @@ impl Parser<'_> {
             self.eat_word("ALL");
         }
         select.items = self.items()?;
-        if self.is_word("INTO") {
-            return self.unsupported("SELECT .. INTO");
-        }
+        self.eat_into()?;
         if self.eat_word("FROM") {
             if !self.is_sqlite() && self.eat_word("DUAL") {
                 // No table.

@@ -4,7 +4,7 @@ use rowlock_model::DbError;
 
 use super::Parser;
 use crate::loose::ast::{
-    ColumnDef, ColumnOption, Constraint, CreateTable, Reference2, Statement, TypeName,
+    ColumnDef, ColumnOption, Constraint, CreateTable, Ident, Reference2, Statement, TypeName,
 };
 use crate::loose::catalog::Reference;
 
@@ -24,6 +24,7 @@ impl Parser<'_> {
             like: None,
             query: None,
             collation: None,
+            charset: None,
             auto_increment: None,
         };
         if !self.is_sqlite() && self.eat_word("LIKE") {
@@ -54,6 +55,8 @@ impl Parser<'_> {
                 }
             }
             self.expect(")")?;
+            self.table_options(&mut table)?;
+        } else if !self.is_sqlite() {
             self.table_options(&mut table)?;
         }
         let as_query = self.eat_word("AS") || (!self.is_sqlite() && self.begins_query());
@@ -127,10 +130,27 @@ impl Parser<'_> {
             self.expect_word("CHARSET")?;
         }
         self.eat("=");
-        if !self.eat_word("UTF8MB4") {
-            return self.unsupported("this character set");
+        let at = self.at();
+        let charset = self.any_word()?;
+        let collation = self.usual_collation(&charset, at)?;
+        table.charset = Some(charset);
+        // A collation that was named counts, wherever it stands.
+        if table.collation.is_none() {
+            table.collation = Some(collation);
         }
         Ok(())
+    }
+
+    /// The name of the usual collation of a character set.
+    pub(super) fn usual_collation(&self, charset: &Ident, at: usize) -> Result<Ident, DbError> {
+        let collation = crate::loose::types::Collation::of_charset(&charset.name, self.dialect);
+        let Some(collation) = collation else {
+            return crate::loose::errors::unsupported("this character set", at);
+        };
+        Ok(Ident {
+            name: collation.name().into(),
+            ..charset.clone()
+        })
     }
 
     pub(super) fn is_constraint(&self) -> bool {

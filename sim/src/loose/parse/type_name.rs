@@ -15,6 +15,7 @@ impl Parser<'_> {
             numbers: Vec::new(),
             labels: Vec::new(),
             unsigned: false,
+            charset: None,
             at,
         };
         let first = self.any_word()?;
@@ -77,8 +78,11 @@ impl Parser<'_> {
             if self.is_word("ZEROFILL") {
                 return self.unsupported("ZEROFILL");
             }
-            if self.is_word("CHARACTER") || self.is_word("CHARSET") {
-                return self.unsupported("the character set of a column");
+            if self.eat_words(&["CHARACTER", "SET"]) || self.eat_word("CHARSET") {
+                let at = self.at();
+                let charset = self.any_word()?;
+                let collation = self.usual_collation(&charset, at)?;
+                ty.charset = Some((charset, collation));
             }
         }
         Ok(ty)

@@ -345,8 +345,10 @@ impl Parser<'_> {
             delete.ignore = self.or_clause()?.is_some();
             let star = |parser: &mut Self| {
                 let name = parser.table_name()?;
-                if parser.is_symbol(".") {
-                    return parser.unsupported("t.* as a target of DELETE");
+                // `t.*` is the same as `t`.
+                if parser.is_symbol(".") && parser.symbol_ahead(1, "*") {
+                    parser.advance();
+                    parser.advance();
                 }
                 Ok(name)
             };

@@ -101,6 +101,17 @@ impl<'e, S: Storage> Executor<'e, S> {
         self.query(query, None, None)
     }
 
+    /// The rows of a query whose rows go into a table.
+    ///
+    /// # Errors
+    /// What the server says; waits.
+    pub fn rows_to_store(&mut self, query: &Query) -> Result<Vec<Row>, Stop> {
+        self.around.in_write = true;
+        let rows = self.query(query, None, None);
+        self.around.in_write = false;
+        rows
+    }
+
     /// The value of an expression without columns.
     ///
     /// # Errors

@@ -44,12 +44,12 @@ pub enum Refused {
 impl Store {
     /// Locks a table for row locks of that mode.
     pub fn lock_table(&mut self, session: SessionId, table: TableId, mode: TableMode) {
+        // Nobody else sees a temporary table.
+        if self.shape(table).table.temporary {
+            return;
+        }
         let held = &self.trx(session).tables;
-        let covers = |(t, m): &(TableId, TableMode)| {
-            *t == table
-                && (*m == mode
-                    || (*m, mode) == (TableMode::IntentionExclusive, TableMode::IntentionShared))
-        };
+        let covers = |(t, m): &(TableId, TableMode)| *t == table && m.covers(mode);
         if !held.iter().any(covers) {
             self.trx_mut(session).tables.push((table, mode));
         }
@@ -71,6 +71,9 @@ impl Store {
         span: Span,
         busy: OnBusy,
     ) -> Result<Granted, Refused> {
+        if shape.table.temporary {
+            return Ok(Granted::Held);
+        }
         if span != Span::Gap {
             let own = self.flavour.own_record_becomes_explicit();
             self.make_explicit(session, shape, index, pos, own);

@@ -123,15 +123,35 @@ pub enum TableMode {
     IntentionExclusive,
     /// Somebody draws automatic numbers for a statement whose number of rows is not known.
     AutoInc,
+    /// `LOCK TABLES .. READ`.
+    Shared,
+    /// `LOCK TABLES .. WRITE`.
+    Exclusive,
 }
 
 impl TableMode {
+    /// Whether who holds this need not ask for `other`.
+    pub fn covers(self, other: TableMode) -> bool {
+        use TableMode as T;
+        self == other
+            || matches!(
+                (self, other),
+                (T::IntentionExclusive | T::Shared, T::IntentionShared)
+                    | (
+                        T::Exclusive,
+                        T::IntentionShared | T::IntentionExclusive | T::Shared
+                    )
+            )
+    }
+
     /// As the server writes it.
     pub fn name(self) -> &'static str {
         match self {
             TableMode::IntentionShared => "IS",
             TableMode::IntentionExclusive => "IX",
             TableMode::AutoInc => "AUTO_INC",
+            TableMode::Shared => "S",
+            TableMode::Exclusive => "X",
         }
     }
 }

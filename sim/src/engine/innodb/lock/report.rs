@@ -50,8 +50,8 @@ impl ListedLock {
     }
 }
 
-/// A record lock's mode in MySQL's notation.
-pub fn mode_name(lock: &RecordLock) -> String {
+/// A record lock's mode in MySQL's notation. The place behind the last record has a gap only.
+pub fn mode_name(lock: &RecordLock, is_supremum: bool) -> String {
     let mode = match lock.mode {
         Mode::S => "S",
         Mode::X => "X",
@@ -60,7 +60,8 @@ pub fn mode_name(lock: &RecordLock) -> String {
         Span::NextKey => "",
         Span::Record => ",REC_NOT_GAP",
         Span::Gap => ",GAP",
-        Span::Insert => ",INSERT_INTENTION",
+        Span::Insert if is_supremum => ",INSERT_INTENTION",
+        Span::Insert => ",GAP,INSERT_INTENTION",
     };
     format!("{mode}{span}")
 }
@@ -95,7 +96,7 @@ impl Store {
                         owner: session,
                         table: shape.table.name.to_string(),
                         index: Some(index.name.to_string()),
-                        mode: mode_name(lock),
+                        mode: mode_name(lock, pos.is_supremum()),
                         data: Some(data.clone()),
                         waiting: lock.waiting,
                         deleted,
