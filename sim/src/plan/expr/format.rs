@@ -32,8 +32,8 @@ const DAYS: [&str; 7] = [
 
 /// The patterns that are modelled; a longer one stands before its beginnings.
 const PATTERNS: [&str; 22] = [
-    "YYYY", "HH24", "HH12", "Month", "MONTH", "month", "DDD", "Mon", "MON", "mon", "Day", "DAY", "day",
-    "Dy", "DY", "dy", "HH", "MM", "MI", "SS", "MS", "US",
+    "YYYY", "HH24", "HH12", "Month", "MONTH", "month", "DDD", "Mon", "MON", "mon", "Day", "DAY",
+    "day", "Dy", "DY", "dy", "HH", "MM", "MI", "SS", "MS", "US",
 ];
 
 /// `to_char(timestamp, pattern)`; a `timestamptz` is shown in UTC, the zone of the simulated server.
@@ -66,17 +66,26 @@ pub(super) fn to_char(value: &Value, pattern: &str) -> Result<Value, DbError> {
         let (length, text) = match found {
             Some(found) => (found.len(), field(found, *instant)),
             None if rest.starts_with("AM") || rest.starts_with("PM") => {
-                let half = if instant.rem_euclid(DAY) < DAY / 2 { "AM" } else { "PM" };
+                let half = if instant.rem_euclid(DAY) < DAY / 2 {
+                    "AM"
+                } else {
+                    "PM"
+                };
                 (2, half.to_owned())
             }
-            None if rest.starts_with("DD") => (2, format!("{:02}", civil::from_days(day_of(*instant)).2)),
+            None if rest.starts_with("DD") => {
+                (2, format!("{:02}", civil::from_days(day_of(*instant)).2))
+            }
             None => {
                 let what = format!("to_char with {rest}");
                 return Err(DbError::unsupported(what, None));
             }
         };
         rest = &rest[length..];
-        if ["th", "TH", "SP", "FM", "FX"].iter().any(|s| rest.starts_with(s)) {
+        if ["th", "TH", "SP", "FM", "FX"]
+            .iter()
+            .any(|s| rest.starts_with(s))
+        {
             return Err(DbError::unsupported("this suffix of to_char", None));
         }
         shown.push_str(&text);
@@ -101,8 +110,13 @@ fn field(pattern: &str, instant: i64) -> String {
         "YYYY" => format!("{year:04}"),
         "MM" => format!("{month:02}"),
         "DDD" => {
-            let before = (1..month).map(|m| i64::from(days_in(year.into(), m))).sum::<i64>();
-            format!("{:03}", before + i64::from(civil::from_days(day_of(instant)).2))
+            let before = (1..month)
+                .map(|m| i64::from(days_in(year.into(), m)))
+                .sum::<i64>();
+            format!(
+                "{:03}",
+                before + i64::from(civil::from_days(day_of(instant)).2)
+            )
         }
         "HH24" => format!("{hour:02}"),
         "HH12" | "HH" => format!("{:02}", (hour + 11) % 12 + 1),

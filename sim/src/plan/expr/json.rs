@@ -112,7 +112,12 @@ pub(super) fn call(function: Function, args: &[&Value]) -> Result<Value, DbError
             }
             let create = args.get(3).is_none_or(|c| c.as_bool() == Some(true));
             let value = read(args[2])?;
-            change(&mut whole, items(args[1]), 1, &Change::Set { value, create })?;
+            change(
+                &mut whole,
+                items(args[1]),
+                1,
+                &Change::Set { value, create },
+            )?;
             Value::text(whole.to_string())
         }
         F::JsonStripNulls(ty) => {
@@ -173,13 +178,23 @@ pub fn each(value: &Value, text: bool, binary: bool) -> Result<Vec<Vec<Value>>, 
             _ => "a non-object",
         };
         if !binary {
-            return Err(DbError::unsupported(format!("{kind}_each{suffix} of {what}"), None));
+            return Err(DbError::unsupported(
+                format!("{kind}_each{suffix} of {what}"),
+                None,
+            ));
         }
-        return Err(refused(format!("cannot call {kind}_each{suffix} on {what}")));
+        return Err(refused(format!(
+            "cannot call {kind}_each{suffix} on {what}"
+        )));
     }
     Ok(parts(value, &whole, binary)
         .into_iter()
-        .map(|(key, part)| vec![key.map_or(Value::Null, Value::text), piece(Some(part), text)])
+        .map(|(key, part)| {
+            vec![
+                key.map_or(Value::Null, Value::text),
+                piece(Some(part), text),
+            ]
+        })
         .collect())
 }
 
@@ -407,7 +422,12 @@ enum Change {
 }
 
 /// Changes what a path leads to, if it leads anywhere. `depth` counts its elements from 1.
-fn change(whole: &mut Json, path: &[Value], depth: usize, change_to: &Change) -> Result<(), DbError> {
+fn change(
+    whole: &mut Json,
+    path: &[Value],
+    depth: usize,
+    change_to: &Change,
+) -> Result<(), DbError> {
     let Some((first, rest)) = path.split_first() else {
         return Ok(());
     };
@@ -424,7 +444,14 @@ fn change(whole: &mut Json, path: &[Value], depth: usize, change_to: &Change) ->
                 }
                 (Some(i), true, Change::Set { value, .. }) => fields[i].1 = value.clone(),
                 (Some(i), false, _) => change(&mut fields[i].1, rest, depth + 1, change_to)?,
-                (None, true, Change::Set { value, create: true }) => {
+                (
+                    None,
+                    true,
+                    Change::Set {
+                        value,
+                        create: true,
+                    },
+                ) => {
                     fields.push((name.to_owned(), value.clone()));
                     let all = std::mem::take(fields);
                     *whole = Json::object(all);
@@ -434,9 +461,8 @@ fn change(whole: &mut Json, path: &[Value], depth: usize, change_to: &Change) ->
         }
         Json::Array(list) => {
             let Ok(at) = name.trim().parse::<i64>() else {
-                let message = format!(
-                    "path element at position {depth} is not an integer: \"{name}\""
-                );
+                let message =
+                    format!("path element at position {depth} is not an integer: \"{name}\"");
                 return Err(DbError::postgres("22P02", message));
             };
             let count = list.len() as i64;
@@ -449,7 +475,14 @@ fn change(whole: &mut Json, path: &[Value], depth: usize, change_to: &Change) ->
                 (Some(i), true, Change::Set { value, .. }) => list[i] = value.clone(),
                 (Some(i), false, _) => change(&mut list[i], rest, depth + 1, change_to)?,
                 // Beyond the end it is appended, before the start put in front.
-                (None, true, Change::Set { value, create: true }) => {
+                (
+                    None,
+                    true,
+                    Change::Set {
+                        value,
+                        create: true,
+                    },
+                ) => {
                     let at = if index < 0 { 0 } else { list.len() };
                     list.insert(at, value.clone());
                 }

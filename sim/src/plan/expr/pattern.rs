@@ -88,10 +88,18 @@ mod tests {
 
     #[test]
     fn what_engines_read_differently_is_refused() {
-        for pattern in ["^a.*b$", r"\d+\.x", "[^a-z]{2,3}", "[[:alpha:]]", "(?:a|b)+?"] {
+        for pattern in [
+            "^a.*b$",
+            r"\d+\.x",
+            "[^a-z]{2,3}",
+            "[[:alpha:]]",
+            "(?:a|b)+?",
+        ] {
             assert!(is_common(pattern), "{pattern}");
         }
-        for pattern in [r"\mword", r"(a)\1", "(?=a)", "(?i)a", "***=a", "a**", "[[=a=]]", r"[\d]"] {
+        for pattern in [
+            r"\mword", r"(a)\1", "(?=a)", "(?i)a", "***=a", "a**", "[[=a=]]", r"[\d]",
+        ] {
             assert!(!is_common(pattern), "{pattern}");
         }
     }

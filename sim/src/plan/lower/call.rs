@@ -485,13 +485,19 @@ impl Lowering<'_> {
                 pure(vec![ty], Type::Jsonb, Function::ToJson(ty))
             }
             ("jsonb_build_object" | "json_build_object", _, _, n) if n % 2 == 0 => {
-                return self.json_object(name == "jsonb_build_object", args, at).map(Some);
+                return self
+                    .json_object(name == "jsonb_build_object", args, at)
+                    .map(Some);
             }
             ("jsonb_build_array" | "json_build_array", _, _, _) => {
-                return self.json_list(name == "jsonb_build_array", args, at).map(Some);
+                return self
+                    .json_list(name == "jsonb_build_array", args, at)
+                    .map(Some);
             }
             (
-                "jsonb_extract_path" | "jsonb_extract_path_text" | "json_extract_path"
+                "jsonb_extract_path"
+                | "jsonb_extract_path_text"
+                | "json_extract_path"
                 | "json_extract_path_text",
                 Some(_),
                 _,
@@ -644,7 +650,11 @@ fn on_server(name: &str, count: usize) -> usize {
     let count = count.to_string();
     SERVER_FUNCTIONS
         .lines()
-        .filter_map(|line| line.strip_prefix(name)?.strip_prefix('\t')?.split_once('\t'))
+        .filter_map(|line| {
+            line.strip_prefix(name)?
+                .strip_prefix('\t')?
+                .split_once('\t')
+        })
         .find(|(arguments, _)| *arguments == count)
         .and_then(|(_, functions)| functions.parse().ok())
         .unwrap_or(0)

@@ -289,7 +289,9 @@ impl Lowering<'_> {
                     "WITH OFFSET",
                     self.begin,
                 )?;
-                let at = array_exprs.first().map_or(self.begin, |a| place(a, self.begin));
+                let at = array_exprs
+                    .first()
+                    .map_or(self.begin, |a| place(a, self.begin));
                 let mut arrays = Vec::with_capacity(array_exprs.len());
                 for array in array_exprs {
                     let place = Place::Clause("functions in FROM");

@@ -83,7 +83,11 @@ const SERVER_OPERATORS: &str = include_str!("builtin_operators.txt");
 fn on_server(symbol: &str, left: &str, right: &str) -> bool {
     SERVER_OPERATORS
         .lines()
-        .filter_map(|line| line.strip_prefix(symbol)?.strip_prefix('\t')?.split_once('\t'))
+        .filter_map(|line| {
+            line.strip_prefix(symbol)?
+                .strip_prefix('\t')?
+                .split_once('\t')
+        })
         .any(|(l, r)| {
             let fits = |have: &str, want: &str| have == want || have == "unknown";
             fits(left, l) && fits(right, r)
