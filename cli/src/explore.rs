@@ -129,6 +129,10 @@ fn run<D: Database>(
     let on_progress: &mut OnProgress<'_> = &mut watch(mode, progress);
     match mode.random {
         None if mode.anytime => explorer.anytime(on_progress),
+        // Nothing left out: the number of interleavings can be told.
+        None if mode.reductions == Reductions::NONE => {
+            Ok(explorer.run_detailed(on_progress)?.exploration)
+        }
         None => explorer.run_with(on_progress),
         Some(executions) => {
             let seed = mode.seed;

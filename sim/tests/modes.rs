@@ -30,9 +30,11 @@ fn violation(verdict: Verdict) -> Box<Violation> {
 #[test]
 fn an_exhausted_search_says_how_many_interleavings_it_stands_for() {
     let explorer = queue(3, 2, 0).reductions(Reductions::NONE);
-    let exploration = explorer.run().expect("explored");
+    let found = explorer
+        .run_detailed(&mut |_| ControlFlow::Continue(()))
+        .expect("explored");
     assert_eq!(
-        exploration.counts.interleavings,
+        found.exploration.counts.interleavings,
         Some(Interleavings::Exactly(6_360))
     );
     // With reductions it is not said.

@@ -110,9 +110,7 @@ fn field(pattern: &str, instant: i64) -> String {
         "YYYY" => format!("{year:04}"),
         "MM" => format!("{month:02}"),
         "DDD" => {
-            let before = (1..month)
-                .map(|m| i64::from(days_in(year.into(), m)))
-                .sum::<i64>();
+            let before = (1..month).map(|m| i64::from(days_in(year, m))).sum::<i64>();
             format!(
                 "{:03}",
                 before + i64::from(civil::from_days(day_of(instant)).2)

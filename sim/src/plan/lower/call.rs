@@ -9,7 +9,9 @@ use sqlparser::ast::{
 use super::datatype::array_of;
 use super::names::Place;
 use super::operator::{Build, Candidate, candidate, choose};
-use super::{Lowering, Typed, absent, constant, error, functions, ident, place, unsupported};
+use super::{
+    Lowering, Typed, absent, constant, error, functions, ident, place, server, unsupported,
+};
 use crate::plan::expr::{Compare, Expr, Function, HostFunction};
 use crate::plan::query::Wanted;
 use crate::plan::types::Type;
@@ -241,9 +243,7 @@ impl Lowering<'_> {
                 if ambiguous {
                     return error("42725", format!("function {signature} is not unique"), at);
                 }
-                let modelled = |n: usize| candidates.iter().filter(|c| c.args.len() == n).count();
-                let count = types.len();
-                if (on_server(name, count) > modelled(count)
+                if (server::has_function(name, &shown)
                     || (candidates.is_empty() && is_known_elsewhere(name)))
                     && self.catalog.routines(name).is_empty()
                 {
@@ -639,25 +639,6 @@ impl Lowering<'_> {
         self.level().place = before;
         result
     }
-}
-
-/// The functions of PostgreSQL 15 by name and number of arguments, and how many there are of each;
-/// those that take arguments of any type or number are left out.
-const SERVER_FUNCTIONS: &str = include_str!("builtin_functions.txt");
-
-/// How many functions of a name the server has for this number of arguments.
-fn on_server(name: &str, count: usize) -> usize {
-    let count = count.to_string();
-    SERVER_FUNCTIONS
-        .lines()
-        .filter_map(|line| {
-            line.strip_prefix(name)?
-                .strip_prefix('\t')?
-                .split_once('\t')
-        })
-        .find(|(arguments, _)| *arguments == count)
-        .and_then(|(_, functions)| functions.parse().ok())
-        .unwrap_or(0)
 }
 
 /// Whether a name is a function of PostgreSQL that is not modelled, as far as is known here.

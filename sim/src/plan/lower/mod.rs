@@ -42,6 +42,7 @@ mod query;
 mod routine;
 mod select;
 mod series;
+mod server;
 mod table;
 mod trigger;
 pub mod variables;

@@ -76,24 +76,6 @@ const COMPARABLE: [Type; 21] = [
 /// `text[]`.
 const TEXTS: Type = Type::Array(&Type::Text);
 
-/// The operators of two operands of PostgreSQL 15: symbol, left type, right type.
-const SERVER_OPERATORS: &str = include_str!("builtin_operators.txt");
-
-/// Whether the server has this operator for operands of these types, an open one standing for any.
-fn on_server(symbol: &str, left: &str, right: &str) -> bool {
-    SERVER_OPERATORS
-        .lines()
-        .filter_map(|line| {
-            line.strip_prefix(symbol)?
-                .strip_prefix('\t')?
-                .split_once('\t')
-        })
-        .any(|(l, r)| {
-            let fits = |have: &str, want: &str| have == want || have == "unknown";
-            fits(left, l) && fits(right, r)
-        })
-}
-
 const INTEGERS: [Type; 3] = [Type::Int2, Type::Int4, Type::Int8];
 const FLOATS: [Type; 2] = [Type::Float4, Type::Float8];
 
@@ -494,7 +476,7 @@ impl Lowering<'_> {
                         at,
                     );
                 }
-                if on_server(symbol, &a, &b) {
+                if super::server::has_operator(symbol, &a, &b) {
                     return unsupported(format!("the operator {a} {symbol} {b}"), at);
                 }
                 error(
