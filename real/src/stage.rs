@@ -9,6 +9,7 @@ mod mysql;
 mod pooled;
 pub(crate) mod postgres;
 mod sqlite;
+mod stopped;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ pub struct RealStage {
     terminates: bool,
     /// Backends that are known to have ended.
     ended: Vec<i64>,
+    /// Sessions that do not go on yet.
+    held: Vec<SessionId>,
     server: Server,
     runtime: Runtime,
 }
@@ -205,6 +208,7 @@ impl RealStage {
             sessions: Vec::new(),
             terminates: false,
             ended: Vec::new(),
+            held: Vec::new(),
             server,
             runtime,
         }
@@ -329,7 +333,8 @@ impl RealStage {
             if busy.is_empty() {
                 return Ok(());
             }
-            let running = self.running(&busy)?;
+            let mut running = self.running(&busy)?;
+            running.retain(|session| !self.held.contains(session));
             // Who was asked before an answer came may be blocked no longer.
             if running.is_empty() && !self.collect(Duration::ZERO, out) {
                 return Ok(());
@@ -445,6 +450,7 @@ impl Stage for RealStage {
     }
 
     fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
+        self.hold(&[])?;
         self.sessions.clear();
         self.terminates = false;
         self.ended.clear();
@@ -602,6 +608,21 @@ impl Stage for RealStage {
         }
     }
 
+    fn hold(&mut self, sessions: &[SessionId]) -> Result<(), StageError> {
+        let backends: Vec<i64> = self
+            .backends()
+            .into_iter()
+            .filter(|(id, _)| sessions.contains(id))
+            .map(|(_, backend)| backend)
+            .collect();
+        if let Server::Postgres(server) = &mut self.server
+            && server.hold(&backends)?
+        {
+            self.held = sessions.to_vec();
+        }
+        Ok(())
+    }
+
     fn drop_client(&mut self, session: SessionId) -> Result<(), StageError> {
         // The connection stays open and unused: what a server sees of a machine that lost its
         // network. It notices when somebody terminates the session.
@@ -618,6 +639,14 @@ impl Stage for RealStage {
             return self.terminate_pooled(session);
         }
         let backend = self.slot(session)?.session.backend();
+        // It would not notice.
+        let others: Vec<SessionId> = self
+            .held
+            .iter()
+            .copied()
+            .filter(|s| *s != session)
+            .collect();
+        self.hold(&others)?;
         match &mut self.server {
             Server::Postgres(server) => self.runtime.block_on(server.terminate(backend)),
             Server::MySql(server) => self.runtime.block_on(server.terminate(backend)),

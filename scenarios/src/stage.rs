@@ -185,6 +185,17 @@ pub trait Stage {
         })
     }
 
+    /// These sessions wait, and do not go on when they can, until they are left out of a later call or
+    /// the stage is [reset](Self::reset): a server takes its time to wake a waiter, and others may be
+    /// faster. The stage of a server whose waiters cannot be held back ignores it.
+    ///
+    /// # Errors
+    /// They should be held back but cannot be.
+    fn hold(&mut self, sessions: &[SessionId]) -> Result<(), StageError> {
+        let _ = sessions;
+        Ok(())
+    }
+
     /// Sessions that are opened from now on go through a pooler in transaction mode with so many
     /// server connections; 0: to the server itself. After [`reset`](Self::reset), which ends it, and
     /// before the first session.

@@ -37,6 +37,8 @@ pub struct SimStage<D> {
     decisions: Vec<Decision>,
     /// Sessions whose deadlock check may be the one that fires.
     victims: Vec<SessionId>,
+    /// Sessions that do not go on yet.
+    held: Vec<SessionId>,
 }
 
 impl<D: fmt::Debug> fmt::Debug for SimStage<D> {
@@ -77,6 +79,7 @@ impl<D: Database> SimStage<D> {
             ways: Vec::new(),
             decisions: Vec::new(),
             victims: Vec::new(),
+            held: Vec::new(),
         }
     }
 
@@ -146,11 +149,10 @@ impl<D: Database> SimStage<D> {
     fn next(&mut self, first: Option<SessionId>) -> Option<(SessionId, Internal)> {
         let place = |session: SessionId| self.waiting.iter().position(|other| *other == session);
         let mut pending = self.pending();
-        pending.retain(|(_, internal)| {
-            !matches!(
-                internal,
-                Internal::Deadlock(_) | Internal::Continue(_) | Internal::Route(..)
-            )
+        pending.retain(|(session, internal)| match internal {
+            Internal::Deadlock(_) | Internal::Continue(_) | Internal::Route(..) => false,
+            Internal::Resume(_) => !self.held.contains(session),
+            Internal::Expire(_) => true,
         });
         pending.sort_by_key(|(session, internal)| {
             let timer = matches!(internal, Internal::Expire(_));
@@ -211,6 +213,7 @@ impl<D: Database> Stage for SimStage<D> {
         self.completions.clear();
         self.decisions.clear();
         self.victims.clear();
+        self.held.clear();
         for script in setup {
             let session = self.db.connect(None);
             let done = self
@@ -363,6 +366,11 @@ impl<D: Database> Stage for SimStage<D> {
         }
         let progress = self.db.internal(event);
         self.take(session, progress);
+        Ok(())
+    }
+
+    fn hold(&mut self, sessions: &[SessionId]) -> Result<(), StageError> {
+        self.held = sessions.to_vec();
         Ok(())
     }
 

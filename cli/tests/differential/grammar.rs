@@ -37,7 +37,7 @@ impl Tree {
         let mut rest = self.form;
         while let Some(hole) = rest
             .find('{')
-            .filter(|i| rest[*i..].as_bytes().get(2) == Some(&b'}'))
+            .filter(|i| rest.as_bytes().get(i + 2) == Some(&b'}'))
         {
             out.push_str(&rest[..hole]);
             if let Some(part) = parts.next() {

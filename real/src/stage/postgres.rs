@@ -9,6 +9,7 @@ use rowlock_scenarios::stage::{Blocked, PausePlan, Paused, StageError};
 
 use super::gate::{self, Gates};
 use super::pooled::Pooled;
+use super::stopped::Stopped;
 use super::{DeadlockTimeouts, failed, failure};
 use crate::postgres::{PostgresLink, PostgresTarget};
 use crate::server::PostgresServer;
@@ -34,6 +35,8 @@ enum Ownership {
 
 #[derive(Debug)]
 pub(crate) struct PostgresStage {
+    /// Backends that are held back; first, since a server waits for them when it ends.
+    stopped: Stopped,
     // Sessions before the server that they are on.
     observer: Option<PostgresLink>,
     ownership: Ownership,
@@ -63,6 +66,7 @@ impl PostgresStage {
             .map_err(failed("cannot connect to the throwaway server"))?;
         let version = admin.version();
         Ok(PostgresStage {
+            stopped: Stopped::default(),
             observer: None,
             target: server.target(&server.fresh_database_name()),
             ownership: Ownership::Server {
@@ -113,6 +117,7 @@ impl PostgresStage {
             )));
         }
         Ok(PostgresStage {
+            stopped: Stopped::default(),
             version: observer.version(),
             observer: Some(observer),
             ownership: Ownership::Database,
@@ -255,6 +260,16 @@ impl PostgresStage {
             gates.admit(id, &mut session).await?;
         }
         Ok(session)
+    }
+
+    /// Holds these backends back, which wait for a lock, and no others. Only on a server that is ours,
+    /// and without a pooler: says whether it was done.
+    pub(super) fn hold(&mut self, backends: &[i64]) -> Result<bool, StageError> {
+        if !matches!(self.ownership, Ownership::Server { .. }) || self.pool_size > 0 {
+            return Ok(false);
+        }
+        self.stopped.set(backends)?;
+        Ok(true)
     }
 
     /// Sessions from now on go through a pooler with so many server connections.

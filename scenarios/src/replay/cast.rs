@@ -246,6 +246,12 @@ impl<'a> Cast<'a> {
         self.settle(first)
     }
 
+    /// These members do not go on yet, when they could.
+    pub(super) fn hold(&mut self, members: &[usize]) -> Result<(), ReplayError> {
+        let ids: Vec<SessionId> = members.iter().filter_map(|m| self.id(*m)).collect();
+        Ok(self.stage.hold(&ids)?)
+    }
+
     /// Who has begun to pause since this was last asked.
     pub(super) fn new_pauses(&mut self) -> Result<Vec<Arrival>, ReplayError> {
         if !self.pauses {

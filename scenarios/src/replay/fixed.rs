@@ -755,6 +755,23 @@ impl FileRun<'_, '_> {
         self.cast.add(part)
     }
 
+    /// The members that wait and, as the schedule has it, go on some time after event `number`, when
+    /// others have done more. Where statements pause, pauses and not waits make the order.
+    fn late_waiters(&self, number: usize) -> Vec<usize> {
+        let file = self.file;
+        if file.granularity != Granularity::Statement || file.pooler > 0 {
+            return Vec::new();
+        }
+        let members = self.cast.members.iter().enumerate();
+        let late = members.filter(|(index, member)| {
+            let mut events = file.schedule.events[number..].iter().enumerate();
+            let next = events.find(|(_, event)| *event.actor == *member.label);
+            self.cast.is_busy(*index)
+                && matches!(next, Some((1.., event)) if matches!(event.choice, Choice::Resume(_)))
+        });
+        late.map(|(index, _)| index).collect()
+    }
+
     fn event(&mut self, number: usize) -> Result<Step, ReplayError> {
         let events_of_file = &self.file.schedule.events;
         let event = &events_of_file[number];
@@ -764,6 +781,8 @@ impl FileRun<'_, '_> {
             }
             _ => None,
         };
+        let held = self.late_waiters(number);
+        self.cast.hold(&held)?;
         let what = self.what(event, number)?;
         let done = perform(&mut self.cast, what, first, &mut self.come)?;
         let waiting = self.cast.waiting()?;
