@@ -113,6 +113,7 @@ impl Item<'_> {
                     _ => Trouble::Wrong(diagnostic),
                 }
             }
+            ReplayError::Impossible(_) => Trouble::Unsupported(diagnostic),
             ReplayError::Expression(_) | ReplayError::Schedule { .. } => Trouble::Wrong(diagnostic),
         }
     }

@@ -31,6 +31,9 @@ pub enum ReplayError {
     /// The stage failed.
     #[error("{0}")]
     Stage(#[from] StageError),
+    /// This server cannot be made to do what the schedule is about.
+    #[error("{}", .0.message)]
+    Impossible(StageError),
     /// The script that makes the initial state, or that prepares a session, was refused.
     #[error("{what} was refused: {error}")]
     Refused {

@@ -94,7 +94,7 @@ impl<'a> Cast<'a> {
     ) -> Result<Cast<'a>, ReplayError> {
         let setup: Vec<String> = setup.map(str::to_owned).into_iter().collect();
         stage.reset(&setup)?;
-        stage.pool(pooler)?;
+        stage.pool(pooler).map_err(ReplayError::Impossible)?;
         let mut cast = Cast {
             stage,
             members: Vec::new(),
@@ -112,7 +112,9 @@ impl<'a> Cast<'a> {
             .collect();
         cast.stage.plan_victims(&victims)?;
         if let Some(plan) = pauses {
-            cast.stage.pause_at(&plan)?;
+            cast.stage
+                .pause_at(&plan)
+                .map_err(ReplayError::Impossible)?;
         }
         Ok(cast)
     }
