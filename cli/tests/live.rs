@@ -1,13 +1,15 @@
-//! The command against a live PostgreSQL: what the simulator finds, the server shows.
+//! The command against live servers: what the simulator finds, the server shows.
 //!
-//! Where no PostgreSQL is installed these tests are ignored, by name; with `ROWLOCK_REQUIRE_LIVE=1`
+//! Where a server is not installed its tests are ignored, by name; with `ROWLOCK_REQUIRE_LIVE=1`
 //! they fail instead.
 
 #[path = "live/plans.rs"]
 mod plans;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use rowlock::Dialect;
@@ -18,10 +20,8 @@ type TestResult = Result<(), Failed>;
 /// A named test.
 type Test = (&'static str, fn() -> TestResult);
 
-const TESTS: [Test; 5] = [
+const TESTS: [Test; 3] = [
     ("a_database_that_is_not_disposable_is_left_alone", refuses),
-    ("what_check_finds_replay_confirms", confirms),
-    ("simulator_and_server_agree_on_the_corpus", agrees),
     ("servers_starts_them", starts),
     ("plans_of_claims_are_the_servers", plans),
 ];
@@ -29,12 +29,19 @@ const TESTS: [Test; 5] = [
 /// Longer ones, run by name.
 const DEEP: [Test; 1] = [("plans_of_many_claims", many_plans)];
 
+/// The databases on which all that is found is shown, and their names in commands and files.
+const DATABASES: [(Dialect, &str); 4] = [
+    (Dialect::Postgres, "postgres"),
+    (Dialect::MySql, "mysql"),
+    (Dialect::MariaDb, "mariadb"),
+    (Dialect::Sqlite, "sqlite"),
+];
+
 fn main() {
     let arguments = Arguments::from_args();
     let found = server::installed();
-    let installed = found
-        .iter()
-        .any(|server| server.dialect == Dialect::Postgres);
+    let is_installed = |dialect| found.iter().any(|server| server.dialect == dialect);
+    let installed = is_installed(Dialect::Postgres);
     let required = std::env::var_os("ROWLOCK_REQUIRE_LIVE").is_some_and(|v| v != "0");
     let trials = TESTS.into_iter().map(|(name, test)| {
         let trial = Trial::test(format!("postgres::{name}"), test);
@@ -43,7 +50,18 @@ fn main() {
     let deep = DEEP
         .into_iter()
         .map(|(name, test)| Trial::test(format!("postgres::{name}"), test).with_ignored_flag(true));
-    libtest_mimic::run(&arguments, trials.chain(deep).collect()).exit();
+    let of_all = DATABASES.into_iter().flat_map(|(dialect, name)| {
+        let confirms = move || confirms(name);
+        let agrees = move || agrees(name);
+        let test = "what_check_finds_replay_confirms";
+        let confirms = Trial::test(format!("{name}::{test}"), confirms);
+        let test = "simulator_and_server_agree_on_the_corpus";
+        let agrees = Trial::test(format!("{name}::{test}"), agrees);
+        let ignored = !is_installed(dialect) && !required;
+        [confirms, agrees].map(|trial| trial.with_ignored_flag(ignored))
+    });
+    let trials = of_all.chain(trials).chain(deep).collect();
+    libtest_mimic::run(&arguments, trials).exit();
 }
 
 fn root() -> PathBuf {
@@ -54,7 +72,7 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-fn rowlock(arguments: &[&str]) -> Output {
+fn rowlock(arguments: &[impl AsRef<OsStr>]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rowlock"))
         .args(arguments)
         .current_dir(root())
@@ -91,28 +109,40 @@ fn refuses() -> TestResult {
 }
 
 /// Every violation that `check` finds in the corpus shows on the server as well, step by step.
-fn confirms() -> TestResult {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schedules");
-    // It may be there from an earlier run.
-    let _ = std::fs::remove_dir_all(&directory);
-    let directory = directory.to_str().ok_or("a path that is no text")?;
-    let checked = rowlock(&[
-        "check",
-        "scenarios/bugs",
-        "scenarios/claims",
-        "scenarios/guards",
-        "scenarios/locks",
-        "scenarios/skew",
-        "--write-schedules",
-        directory,
-    ]);
-    expect_exit(&checked, 0)?;
-    let replayed = rowlock(&["replay", directory, "--on", "postgres"]);
-    expect_exit(&replayed, 0)
+fn confirms(database: &str) -> TestResult {
+    let suffix = format!("-{database}-");
+    let mut replay = vec!["replay".to_owned(), "--on".to_owned(), database.to_owned()];
+    for entry in std::fs::read_dir(schedules())? {
+        let path = entry?.path().display().to_string();
+        let file = path.rsplit('/').next().unwrap_or(&path);
+        // Only PostgreSQL can be stopped between two row locks.
+        let stops = std::fs::read_to_string(&path)?.contains("\ngranularity: row\n");
+        if file.contains(&suffix) && (!stops || database == "postgres") {
+            replay.push(path);
+        }
+    }
+    if replay.len() < 20 {
+        return Err(format!("{} schedules", replay.len() - 3).into());
+    }
+    expect_exit(&rowlock(&replay), 0)
 }
 
-fn agrees() -> TestResult {
-    expect_exit(&rowlock(&["mirror", "scenarios", "--on", "postgres"]), 0)
+/// The schedules of all that `check` finds, in a folder: made once.
+fn schedules() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("schedules");
+        // It may be there from an earlier run.
+        let _ = std::fs::remove_dir_all(&directory);
+        let target = directory.display().to_string();
+        let checked = rowlock(&["check", "scenarios", "--write-schedules", &target]);
+        expect_exit(&checked, 0).unwrap_or_else(|error| panic!("{error:?}"));
+        directory
+    })
+}
+
+fn agrees(database: &str) -> TestResult {
+    expect_exit(&rowlock(&["mirror", "scenarios", "--on", database]), 0)
 }
 
 fn plans() -> TestResult {
