@@ -344,9 +344,7 @@ impl Store {
             && self.index(index).forbids(key)
             && let Found::Depends(..) = self.find_key(run.session, index, key, Some(version))
         {
-            if self.world.footprint.is_on() {
-                self.world.footprint.read(name::key(index, key));
-            }
+            self.read_key(index, key);
             let check = UniqueCheck::Conflict(version);
             run.record(Entry::Unique(check));
             return Ok(check);
@@ -386,9 +384,7 @@ impl Store {
         let session = run.session;
         let mut depends = false;
         let entry = run.once(|| {
-            if self.world.footprint.is_on() {
-                self.world.footprint.read(name::key(index, key));
-            }
+            self.read_key(index, key);
             let found = self.find_key(session, index, key, None);
             Ok(match found {
                 Found::Free => Entry::Unique(UniqueCheck::Unique),
@@ -451,6 +447,7 @@ impl Store {
         }
         let forbids = self.index(index).forbids(key);
         if forbids && self.world.footprint.is_on() {
+            self.read_key(index, key);
             self.world.footprint.write(name::key(index, key));
         }
         let check = match self.find_key(run.session, index, key, Some(version)) {
@@ -518,10 +515,9 @@ impl Store {
             }
         };
         if self.world.footprint.is_on() {
-            let name = name::key(index, key);
-            match add {
-                Some(_) => self.world.footprint.write(name),
-                None => self.world.footprint.read(name),
+            self.read_key(index, key);
+            if add.is_some() {
+                self.world.footprint.write(name::key(index, key));
             }
         }
         let check = loop {
@@ -580,6 +576,20 @@ impl Store {
             }
         }
         Found::Free
+    }
+
+    /// Names in the footprint what [`find_key`](Self::find_key) looks at: who has the key, and whether
+    /// somebody is about to delete or replace those rows.
+    fn read_key(&mut self, index: RelId, key: &Key) {
+        if !self.world.footprint.is_on() {
+            return;
+        }
+        self.world.footprint.read(name::key(index, key));
+        let entries = self.index(index).equal(key).iter();
+        let versions: Vec<VersionId> = entries.map(|entry| entry.version).collect();
+        for version in versions {
+            self.read_row_lock(version);
+        }
     }
 
     /// Waits for transactions of others that have made a relation of this name. Whether there is one
