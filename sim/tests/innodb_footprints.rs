@@ -127,7 +127,12 @@ fn whole<'a>(filter: &str, list: &'a str) -> &'a str {
 fn random_statements_lock_what_they_lock_on_the_servers() {
     let (fixtures, rows) = parse(include_str!("innodb/random.txt"));
     let failed = differing(&fixtures, &rows);
-    report("random footprints", rows.len(), &failed, "random-differs.txt");
+    report(
+        "random footprints",
+        rows.len(),
+        &failed,
+        "random-differs.txt",
+    );
 }
 
 /// Rows of statements that the planner treats in a special way: `innodb/planned.txt`.
@@ -135,7 +140,12 @@ fn random_statements_lock_what_they_lock_on_the_servers() {
 fn planned_statements_lock_what_they_lock_on_the_servers() {
     let (fixtures, rows) = parse(include_str!("innodb/planned.txt"));
     let failed = differing(&fixtures, &rows);
-    report("planned footprints", rows.len(), &failed, "none");
+    report(
+        "planned footprints",
+        rows.len(),
+        &failed,
+        "planned-differs.txt",
+    );
 }
 
 fn differing(fixtures: &BTreeMap<String, Vec<String>>, rows: &[Row]) -> Vec<(String, String)> {
