@@ -9,8 +9,9 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -569,9 +570,30 @@ async fn number(admin: &mut RealSession, sql: &str) -> i64 {
     text.parse().expect("a number")
 }
 
+/// A folder for what a worker leaves behind when it is killed.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("rowlock-worker-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a folder for a worker");
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// A worker process and what it told.
 struct Worker {
     process: Child,
+    _scratch: Scratch,
     /// Closed to make it end.
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
@@ -584,8 +606,10 @@ struct Worker {
 impl Worker {
     fn start(order: &Order) -> Worker {
         let program = std::env::current_exe().expect("this program");
+        let scratch = Scratch::new();
         let mut process = Command::new(program)
             .env(WORKER, order.write())
+            .env("TMPDIR", &scratch.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -602,6 +626,7 @@ impl Worker {
         });
         Worker {
             process,
+            _scratch: scratch,
             stdin,
             lines,
             phase: Phase::Other,
