@@ -447,6 +447,10 @@ impl Database for Toy {
         let me = session.0 + 1;
         for at in 0..self.jobs.len() {
             let job = self.jobs[at];
+            if job.owner == me {
+                // Whether its lease may run out from now on.
+                self.read |= 1 << at;
+            }
             if job.lock == me {
                 self.set_job(at, Job { lock: 0, ..job });
             }

@@ -255,6 +255,9 @@ impl<'a, D: Database> Traces<'a, D> {
         }
         self.frames[depth].touches = touches;
         self.order(depth, process);
+        if goes_on {
+            self.keep_from(depth, process);
+        }
         let mut ending = self.seen_enough().unwrap_or(Ending::Complete);
         if goes_on {
             let mut still = Vec::new();
@@ -388,6 +391,22 @@ impl<'a, D: Database> Traces<'a, D> {
                         frame.backtrack.push(process);
                     }
                 }
+            }
+        }
+    }
+
+    /// What the last event keeps others from doing would never be in a race with it, for it does not
+    /// happen in this run: it is to be tried in its place. Faults need no such care: those of a process
+    /// are tried wherever its steps are.
+    fn keep_from(&mut self, depth: usize, process: Actor) {
+        let mut now = Vec::new();
+        self.world.choices(&mut now);
+        let (world, frame) = (&*self.world, &mut self.frames[depth]);
+        for choice in &frame.enabled {
+            let theirs = world.process_of(*choice);
+            let kept = is_work(*choice) && theirs != process && !now.contains(choice);
+            if kept && !frame.backtrack.contains(&theirs) {
+                frame.backtrack.push(theirs);
             }
         }
     }
