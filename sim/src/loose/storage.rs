@@ -320,6 +320,34 @@ pub trait Storage: Host {
     /// Whether rows of an update or delete of `table` must all be found before the first is changed,
     /// because the change moves rows within what is scanned. `changed` are the assigned columns.
     fn collect_first(&self, table: &Table, access: &Access, changed: &[usize]) -> bool;
+
+    /// How a query that sorts one table for the sake of a limit treats equal rows.
+    fn ties(&self) -> Ties {
+        Ties::Found
+    }
+
+    /// Whether an update or delete that sorts for the sake of a limit takes equal rows by
+    /// [`Storage::position`].
+    fn writes_by_position(&self) -> bool {
+        false
+    }
+
+    /// Where a row stands, as the sort sees it: bytes that are compared.
+    fn position(&self, _table: &Arc<Table>, _row: &StoredRow<Self::RowId>) -> Vec<u8> {
+        Vec::new()
+    }
+}
+
+/// Which of equal rows a sort gives first, if only the first rows are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ties {
+    /// The one that was found first.
+    #[default]
+    Found,
+    /// Those that a queue of the first rows keeps, in the order of their places in it (MariaDB 10.11).
+    Queue,
+    /// Those that such a queue keeps, by [`Storage::position`] (MariaDB 11.8).
+    QueueByPosition,
 }
 
 /// What expressions ask of the session and the server.

@@ -2,6 +2,7 @@
 
 use rowlock_model::{Dialect, Isolation};
 
+use crate::loose::storage::Ties;
 use crate::loose::types::Collation;
 
 /// Which server, and how it is configured where that decides about concurrency.
@@ -197,6 +198,16 @@ impl Flavour {
     /// that of one row, and more rows are sorted.
     pub fn sorts_by_index_for_any_limit(self) -> bool {
         self.server == Server::MariaDb118
+    }
+
+    /// Which of equal rows a query that sorts for the sake of a limit gives first. MySQL sorts a few rows as
+    /// they were found; for more of them it has a queue as well, if it thinks that they are many.
+    pub fn ties(self) -> Ties {
+        match self.server {
+            Server::MySql97 => Ties::Found,
+            Server::MariaDb1011 => Ties::Queue,
+            Server::MariaDb118 => Ties::QueueByPosition,
+        }
     }
 
     /// Which error a busy row is under `NOWAIT`.

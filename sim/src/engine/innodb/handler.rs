@@ -10,6 +10,7 @@ use super::access;
 use super::errors;
 use super::key::Key;
 use super::lock::{Mode, OnBusy, Refused, TableMode};
+use super::position;
 use super::range::{self, Bound};
 use super::run::{Entry, Run, Scanning};
 use super::scan::{Cursor, Found, Plan, ScanStop};
@@ -23,7 +24,7 @@ use crate::loose::plan::Upsert;
 use crate::loose::query::{self, Strength};
 use crate::loose::storage::{
     Access, Candidate, Choice, Inserted, NewRow, Purpose, Scan, SourcePlan, Stop, Storage,
-    StoredRow,
+    StoredRow, Ties,
 };
 use crate::trace::{Condition, Sees, Trace};
 
@@ -568,5 +569,18 @@ impl Storage for Handler<'_> {
         let index = shape.stored(access.index);
         let columns = &index.columns;
         changed.iter().any(|column| columns.contains(column))
+    }
+
+    fn ties(&self) -> Ties {
+        self.store.flavour.ties()
+    }
+
+    fn writes_by_position(&self) -> bool {
+        self.store.flavour.is_mariadb()
+    }
+
+    fn position(&self, table: &Arc<Table>, row: &StoredRow<Key>) -> Vec<u8> {
+        let shape = self.shape(table);
+        position::of_row(&shape, row)
     }
 }

@@ -165,7 +165,11 @@ impl Handler<'_> {
                 self.store.now_micros();
                 Value::Timestamp(cut(self.run.start_micros, fsp))
             }
-            F::Sysdate => Value::Timestamp(cut(self.store.now_micros(), fsp)),
+            F::Sysdate => {
+                // A statement takes some time until it looks at the clock again; ours stands still meanwhile.
+                let now = self.store.now_micros().max(self.run.start_micros + 1);
+                Value::Timestamp(cut(now, fsp))
+            }
             F::CurrentDate => {
                 self.store.now_micros();
                 let days = self.run.start_micros.div_euclid(86_400_000_000);

@@ -36,6 +36,7 @@ pub mod lock;
 pub mod metadata;
 mod object;
 pub mod pause;
+mod position;
 pub mod range;
 pub mod records;
 pub mod run;

@@ -6,6 +6,7 @@ mod cast;
 mod compare;
 mod conditions;
 mod ddl;
+mod eliminate;
 mod expr;
 mod from;
 mod function;

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use rowlock_model::{DbError, Value};
+use rowlock_model::{DbError, Dialect, Value};
 
 use super::aggregate::sort_key;
 use super::conditions;
+use super::eliminate;
 use super::names::Level;
 use super::rules::{self};
 use super::{Clause, Lowering, VisibleCte};
@@ -24,6 +25,9 @@ impl Lowering<'_> {
         let with = self.withs.pop().unwrap_or_default();
         let mut lowered = lowered?;
         lowered.with = with;
+        if self.dialect == Dialect::MariaDb {
+            eliminate::of_query(&mut lowered);
+        }
         conditions::used_columns(&mut lowered);
         Ok(lowered)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Dialect};
 
 use super::names::Level;
-use super::{Clause, Lowered, Lowering, conditions};
+use super::{Clause, Lowered, Lowering, conditions, eliminate};
 use crate::loose::ast::{self, Ident, Item, Node, NodeKind, TableRef};
 use crate::loose::catalog::Table;
 use crate::loose::errors;
@@ -284,6 +284,11 @@ impl Lowering<'_> {
             filter,
         };
         conditions::fill(&mut source);
+        if self.dialect == Dialect::MariaDb {
+            let written = targets.iter().fold(0, |all, target| all | (1 << target));
+            let read = used.iter().fold(0, |all, (entry, _)| all | (1 << entry));
+            eliminate::of_source(&mut source, written | read);
+        }
         conditions::note(&mut source, used);
         let mut joined = Vec::new();
         walk::source(&mut source, 0, &mut |expr, depth| {

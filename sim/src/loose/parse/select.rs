@@ -445,6 +445,9 @@ impl Parser<'_> {
             (Strength::Update, false)
         } else if mysql && self.eat_words(&["FOR", "SHARE"]) {
             (Strength::Share, false)
+        } else if self.eat_word("FOR") {
+            // It is the word behind it that is wrong.
+            return Err(self.error());
         } else {
             return Ok(None);
         };

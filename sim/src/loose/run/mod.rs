@@ -4,6 +4,7 @@
 //! operations are computed on what the loops give (`select`); writes change row by row
 //! (`write`).
 
+mod filesort;
 mod group;
 mod insert;
 mod join;

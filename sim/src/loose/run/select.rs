@@ -6,12 +6,13 @@ use std::sync::Arc;
 use rowlock_model::{DbError, Dialect, Row, Value};
 
 use super::Executor;
+use super::filesort;
 use super::join::Ask;
 use super::semijoin;
 use crate::loose::eval::{Frame, eval, test};
 use crate::loose::expr::{AggregateKind, Comparison, Expr};
-use crate::loose::query::{Body, KeyOp, Query, Select, SetOp, SortBy, SortKey};
-use crate::loose::storage::{Choice, Purpose, Stop, Storage};
+use crate::loose::query::{Body, KeyOp, Query, RangeKind, Select, SetOp, SortBy, SortKey};
+use crate::loose::storage::{Choice, Purpose, Stop, Storage, Ties};
 use crate::loose::value::{as_int_rounded, compare};
 
 /// A row of targets: the visible ones, and those that only the order needs.
@@ -217,6 +218,15 @@ impl<'e, S: Storage> Executor<'e, S> {
             return Ok(self.sorted(rows, &query.sort));
         }
         let stop_at = wanted.filter(|_| sorted && select.distinct.is_none());
+        let queue = match (&select.source.range[..], wanted) {
+            ([entry], Some(limit)) if streams && !sorted => match &entry.kind {
+                RangeKind::Table(table) => Some((self.storage.ties(), Arc::clone(table), limit)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let queue = queue.filter(|(ties, ..)| *ties != Ties::Found);
+        let mut positions: Vec<Vec<u8>> = Vec::new();
         let mut rows: Vec<Targets> = Vec::new();
         self.join(&ask, &choice, outer, &mut |executor, current| {
             let frame = Frame {
@@ -225,8 +235,27 @@ impl<'e, S: Storage> Executor<'e, S> {
             };
             let row = executor.values(&select.targets, &frame)?;
             rows.push(row);
+            if let Some((_, table, _)) = &queue
+                && let Some(stored) = &current.stored[0]
+            {
+                positions.push(executor.storage.position(table, stored));
+            }
             Ok(stop_at.is_none_or(|stop| (rows.len() as u64) < stop))
         })?;
+        if let Some((ties, _, limit)) = queue
+            && positions.len() == rows.len()
+        {
+            let rows: Vec<(Targets, Vec<u8>)> = rows.into_iter().zip(positions).collect();
+            let by_key = |a: &(Targets, Vec<u8>), b: &(Targets, Vec<u8>)| {
+                compare_targets(&query.sort, &a.0, &b.0)
+            };
+            let mut rows = filesort::kept_by_queue(rows, limit, by_key);
+            rows.sort_by(|a, b| match ties {
+                Ties::QueueByPosition => by_key(a, b).then_with(|| a.1.cmp(&b.1)),
+                _ => by_key(a, b),
+            });
+            return Ok(rows.into_iter().map(|(row, _)| row).collect());
+        }
         let rows = self.distinct(rows, select);
         Ok(match sorted {
             true => rows,

@@ -443,7 +443,8 @@ impl<'e, S: Storage> Executor<'e, S> {
         sort: &[SortKey],
         limit: Option<u64>,
     ) -> Result<Vec<Current<S::RowId>>, Stop> {
-        let mut rows: Vec<(Vec<Value>, Current<S::RowId>)> = Vec::new();
+        let by_position = limit.is_some() && self.storage.writes_by_position();
+        let mut rows: Vec<(Vec<Value>, Vec<u8>, Current<S::RowId>)> = Vec::new();
         let stop_at = limit.filter(|_| sort.is_empty());
         self.join(ask, choice, None, &mut |executor, current| {
             let mut keys = Vec::new();
@@ -456,19 +457,27 @@ impl<'e, S: Storage> Executor<'e, S> {
                     keys.push(eval(by, &frame, executor)?);
                 }
             }
-            rows.push((keys, current.clone()));
+            let position = match (&ask.source.range[..], &current.stored[..]) {
+                ([entry], [Some(row)]) if by_position => {
+                    executor.storage.position(table_of(&entry.kind), row)
+                }
+                _ => Vec::new(),
+            };
+            rows.push((keys, position, current.clone()));
             Ok(stop_at.is_none_or(|stop| (rows.len() as u64) < stop))
         })?;
-        rows.sort_by(|(a, _), (b, _)| {
-            let keys = sort.iter().zip(a.iter().zip(b));
-            keys.map(|(key, (a, b))| compare_key(key, a, b))
-                .find(|ordering| ordering.is_ne())
-                .unwrap_or(std::cmp::Ordering::Equal)
-        });
+        if !sort.is_empty() {
+            rows.sort_by(|(a, at, _), (b, other, _)| {
+                let keys = sort.iter().zip(a.iter().zip(b));
+                keys.map(|(key, (a, b))| compare_key(key, a, b))
+                    .find(|ordering| ordering.is_ne())
+                    .unwrap_or_else(|| at.cmp(other))
+            });
+        }
         if let Some(limit) = limit {
             rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         }
-        Ok(rows.into_iter().map(|(_, current)| current).collect())
+        Ok(rows.into_iter().map(|(.., current)| current).collect())
     }
 }
 

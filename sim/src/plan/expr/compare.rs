@@ -6,6 +6,7 @@ use rowlock_model::Value;
 
 use super::{Compare, Comparison};
 use crate::plan::types::datetime::interval_span;
+use crate::plan::types::json;
 
 impl Compare {
     /// Whether an ordering satisfies the operator.
@@ -59,7 +60,12 @@ pub fn order(a: &Value, b: &Value, by: &Comparison) -> Ordering {
                 let at = |s: &str| ty.labels.iter().position(|l| &**l == s);
                 at(x).cmp(&at(y))
             }
-            Comparison::Plain | Comparison::Jsonb => x.cmp(y),
+            Comparison::Plain => x.cmp(y),
+            Comparison::Jsonb if x == y => Ordering::Equal,
+            Comparison::Jsonb => match (json::parse(x), json::parse(y)) {
+                (Some(x), Some(y)) => x.order(&y),
+                _ => panic!("compared {a:?} with {b:?} as jsonb"),
+            },
         },
         (Value::Bool(x), Value::Bool(y)) => x.cmp(y),
         (Value::Decimal(x), Value::Decimal(y)) => x.cmp(y),

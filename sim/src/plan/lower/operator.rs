@@ -608,9 +608,6 @@ impl Lowering<'_> {
         let expr = match chosen.build {
             Build::Compare(op) => {
                 let by = self.comparison(chosen.args[0]);
-                if chosen.args[0] == Type::Jsonb && !matches!(op, Compare::Eq | Compare::Ne) {
-                    return unsupported("the order of jsonb values", at);
-                }
                 let right = exprs.pop().unwrap_or(Expr::Param(0));
                 let left = exprs.pop().unwrap_or(Expr::Param(0));
                 Expr::Compare {

@@ -37,11 +37,16 @@ pub fn parse(text: &str, ty: Type) -> Result<Value, DbError> {
             json::parse(text).ok_or_else(|| json_error(text))?;
             Value::text(text)
         }
-        Type::Jsonb => Value::text(
-            json::parse(text)
-                .ok_or_else(|| json_error(text))?
-                .to_string(),
-        ),
+        Type::Jsonb => {
+            let json = json::parse(text).ok_or_else(|| json_error(text))?;
+            if json.has_zero() {
+                return Err(DbError::postgres(
+                    "22P05",
+                    "unsupported Unicode escape sequence",
+                ));
+            }
+            Value::text(json.to_string())
+        }
         Type::Array(element) => array(text, ty, *element)?,
         Type::Tid => Value::text(tid(text).ok_or_else(|| invalid(ty, text))?),
         Type::RegClass | Type::Void | Type::Enum(_) => {

@@ -1,5 +1,6 @@
 //! JSON as `json` and `jsonb` check and print it.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 /// A JSON value. Numbers keep their text.
@@ -240,17 +241,66 @@ impl Reader<'_> {
             }
         }
         let text = std::str::from_utf8(&self.bytes[start..self.at]).ok()?;
-        // Exponents are written out, as numeric does.
-        let shown = if text.contains(['e', 'E']) {
-            super::input::decimal(text).ok()?.to_string()
-        } else {
-            text.to_owned()
+        Some(Json::Number(written_out(text)?))
+    }
+}
+
+/// A number as `numeric` prints it: without an exponent, and zero without a sign. Nothing if it has
+/// more digits than anybody writes.
+fn written_out(text: &str) -> Option<String> {
+    const EXPONENT_MAX: i32 = 1_000;
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().ok()?;
+    if exponent.abs() > EXPONENT_MAX {
+        return None;
+    }
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", mantissa),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let mut digits = format!("{whole}{fraction}");
+    let mut point = whole.len() as i32 + exponent;
+    if point < 1 {
+        digits.insert_str(0, &"0".repeat((1 - point) as usize));
+        point = 1;
+    }
+    let point = point as usize;
+    if digits.len() < point {
+        digits.push_str(&"0".repeat(point - digits.len()));
+    }
+    let (whole, fraction) = digits.split_at(point);
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        some => some,
+    };
+    let is_zero = digits.bytes().all(|b| b == b'0');
+    let sign = if is_zero { "" } else { sign };
+    Some(match fraction {
+        "" => format!("{sign}{whole}"),
+        _ => format!("{sign}{whole}.{fraction}"),
+    })
+}
+
+/// The order of two numbers as [`written_out`] has them.
+fn order_numbers(a: &str, b: &str) -> Ordering {
+    fn parts(text: &str) -> (bool, &str, &str) {
+        let (negative, text) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
         };
-        Some(Json::Number(if shown == "-0" {
-            "0".to_owned()
-        } else {
-            shown
-        }))
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        (negative, whole, fraction.trim_end_matches('0'))
+    }
+    let ((a_negative, a_whole, a_fraction), (b_negative, b_whole, b_fraction)) =
+        (parts(a), parts(b));
+    let size = a_whole.len().cmp(&b_whole.len());
+    let size = size.then_with(|| (a_whole, a_fraction).cmp(&(b_whole, b_fraction)));
+    match (a_negative, b_negative) {
+        (false, false) => size,
+        (true, true) => size.reverse(),
+        (true, false) => Ordering::Less,
+        (false, true) => Ordering::Greater,
     }
 }
 
@@ -261,6 +311,56 @@ impl Json {
         fields.sort_by(|(a, _), (b, _)| (a.len(), a.as_bytes()).cmp(&(b.len(), b.as_bytes())));
         fields.dedup_by(|(a, _), (b, _)| a == b);
         Json::Object(fields)
+    }
+
+    /// The order of two values in an index: objects, arrays, booleans, numbers, strings, null, from the
+    /// greatest down, except that an empty array at the top is the least of all; more members are
+    /// greater than fewer ([`jsonb` indexing](https://www.postgresql.org/docs/15/datatype-json.html)).
+    pub fn order(&self, other: &Json) -> Ordering {
+        let empty = |json: &Json| matches!(json, Json::Array(items) if items.is_empty());
+        match (empty(self), empty(other)) {
+            (true, false) => Ordering::Less,
+            (false, true) => Ordering::Greater,
+            _ => self.order_inside(other),
+        }
+    }
+
+    fn order_inside(&self, other: &Json) -> Ordering {
+        let rank = |json: &Json| match json {
+            Json::Null => 0,
+            Json::String(_) => 1,
+            Json::Number(_) => 2,
+            Json::Bool(_) => 3,
+            Json::Array(_) => 4,
+            Json::Object(_) => 5,
+        };
+        match (self, other) {
+            (Json::String(a), Json::String(b)) => a.cmp(b),
+            (Json::Number(a), Json::Number(b)) => order_numbers(a, b),
+            (Json::Bool(a), Json::Bool(b)) => a.cmp(b),
+            (Json::Array(a), Json::Array(b)) => a.len().cmp(&b.len()).then_with(|| {
+                let pairs = a.iter().zip(b);
+                let mut orders = pairs.map(|(a, b)| a.order_inside(b));
+                orders.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+            }),
+            (Json::Object(a), Json::Object(b)) => a.len().cmp(&b.len()).then_with(|| {
+                let pairs = a.iter().zip(b);
+                let mut orders =
+                    pairs.map(|((k, v), (l, w))| k.cmp(l).then_with(|| v.order_inside(w)));
+                orders.find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
+            }),
+            _ => rank(self).cmp(&rank(other)),
+        }
+    }
+
+    /// Whether a string or a key in it has the character 0, which `jsonb` cannot keep.
+    pub fn has_zero(&self) -> bool {
+        match self {
+            Json::String(s) => s.contains('\0'),
+            Json::Array(items) => items.iter().any(Json::has_zero),
+            Json::Object(fields) => fields.iter().any(|(k, v)| k.contains('\0') || v.has_zero()),
+            _ => false,
+        }
     }
 
     /// The field of an object.
