@@ -20,7 +20,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The folders whose scenarios are listed.
-const FOLDERS: [&str; 4] = ["claims", "guards", "locks", "skew"];
+const FOLDERS: [&str; 5] = ["claims", "guards", "locks", "pooler", "skew"];
 
 /// The catalogue: letter, and how many numbers it has.
 const CATALOGUE: [(char, u32); 4] = [('A', 34), ('B', 15), ('C', 22), ('D', 11)];

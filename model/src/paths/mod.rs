@@ -13,6 +13,7 @@ pub mod bucket;
 pub mod cache;
 pub mod graph;
 pub mod link_node;
+pub mod promise;
 pub mod tower;
 
 use crate::claim::Pool;

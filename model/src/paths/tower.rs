@@ -15,8 +15,8 @@
 //! * *Evaluated after close:* a session that has acknowledged something for a channel is evaluated at
 //!   least once after that channel was closed. Kept by a [`Touch`] of the channel's row on both sides.
 //! * *A session that can be deleted owes nothing:* it has no updates that are committed and not
-//!   acknowledged. Kept by a touch of the session's row where a channel is closed; committing an update
-//!   writes that row anyway.
+//!   acknowledged. Committing an update writes the session's row and is refused for a session that can be
+//!   deleted; kept by a touch of the session's row where a channel is closed.
 //! * *Acknowledged implies stored,* and *no dirty read of the cache:* see [`CacheRule`].
 //!
 //! A session counts as closable here when it has no update to be acknowledged and all its channels are
@@ -77,6 +77,9 @@ pub enum TowerError {
     /// The tower has applied less than before.
     #[error("the tower has applied less than it had")]
     LastAppliedReversion,
+    /// The session can be deleted: it gets no more updates.
+    #[error("the session can be deleted")]
+    SessionClosable,
     /// What is acknowledged was not committed.
     #[error("no such committed update")]
     NoCommittedUpdate,
@@ -252,6 +255,10 @@ impl<S: Session> Work<S> for CommitUpdate {
         let (seq_num, last_applied) = body(session, self.session).await?;
         if self.seq != seq_num + 1 {
             return Err(Stop::Refused(TowerError::UnorderedUpdate));
+        }
+        let sql = "SELECT count(*) FROM tower_closable WHERE session = $1";
+        if number(&ask(session, sql, &[self.session.into()]).await?) > 0 {
+            return Err(Stop::Refused(TowerError::SessionClosable));
         }
         let id = Value::Int(self.session);
         let sql = "UPDATE tower_session SET seq_num = $1 WHERE id = $2";

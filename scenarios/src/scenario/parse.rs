@@ -447,6 +447,7 @@ fn expectation(
             names.extend(Guarantee::ALL.map(Guarantee::name));
             names.extend(rowlock_model::claim::promise::ALL);
             names.extend(rowlock_model::guard::promise::ALL);
+            names.extend(rowlock_model::paths::promise::ALL);
             if check_name && !names.contains(&name) {
                 return Err(match nearest(name, &names) {
                     Some(near) => {

@@ -1,4 +1,4 @@
-//! Processes of scenario files that are written in Rust: the claim library at work.
+//! Processes of scenario files that are written in Rust: the library at work.
 //!
 //! ```toml
 //! [[process]]
@@ -16,6 +16,8 @@ mod advisory;
 mod guard;
 mod lease;
 mod params;
+mod path_rules;
+mod paths;
 mod row_lock;
 pub mod rules;
 
@@ -31,11 +33,12 @@ use crate::explore::{Explorer, ProcessSpec};
 use params::Params;
 
 /// The names of all actors.
-pub const NAMES: [&str; 4] = [
+pub const NAMES: [&str; 5] = [
     "advisory-worker",
     "guarded-writer",
     "lease-worker",
     "row-lock-worker",
+    "write-path",
 ];
 
 /// A scenario names an actor that does not exist, or one of its parameters is wrong.
@@ -64,6 +67,7 @@ pub fn process(
         "guarded-writer" => guard::process(label, &mut params)?,
         "lease-worker" => lease::process(label, &mut params)?,
         "row-lock-worker" => row_lock::process(label, &mut params)?,
+        "write-path" => paths::process(label, &mut params)?,
         _ => {
             return Err(ActorError {
                 param: None,
@@ -85,12 +89,13 @@ pub fn watch<'a, D: Database>(
     actors: impl IntoIterator<Item = (&'a str, &'a BTreeMap<Arc<str>, Value>)>,
 ) -> Explorer<D> {
     // In the advisory form as in the lease form each claim counts.
-    let (mut lease, mut row_lock, mut guard) = (false, false, false);
+    let (mut lease, mut row_lock, mut guard, mut path) = (false, false, false, false);
     let mut except = Vec::new();
     for (name, params) in actors {
         lease |= name == "lease-worker" || name == "advisory-worker";
         row_lock |= name == "row-lock-worker";
         guard |= name == "guarded-writer";
+        path |= name == "write-path";
         let names = params.get("except").and_then(Value::as_str);
         except.extend(names.unwrap_or_default().split(", "));
     }
@@ -115,6 +120,9 @@ pub fn watch<'a, D: Database>(
     }
     if guard && !except.contains(&guarded::SUCCESS_WAS_ALONE) {
         explorer = explorer.monitor(rules::SuccessWasAlone);
+    }
+    if path {
+        explorer = path_rules::watch(explorer, &except);
     }
     explorer
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rowlock_model::Value;
 use rowlock_model::claim::{Clock, FifoGuard, Mutation, Settlement, Table, promise};
 use rowlock_model::guard::promise as guarded;
+use rowlock_model::paths::promise as written;
 
 use super::ActorError;
 
@@ -153,7 +154,7 @@ impl<'a> Params<'a> {
     /// Names of promises, with `, ` between them.
     pub(super) fn promises(&mut self, name: &'static str) -> Result<(), ActorError> {
         let text = self.text(name)?.unwrap_or_default();
-        let all = [&promise::ALL[..], &guarded::ALL].concat();
+        let all = [&promise::ALL[..], &guarded::ALL, &written::ALL].concat();
         let known = |word: &str| word.is_empty() || all.contains(&word);
         match text.split(", ").all(known) {
             true => Ok(()),

@@ -46,7 +46,7 @@ fn parameters_are_checked() {
     );
     assert_eq!(
         error("worker", &[]),
-        "no actor `worker`; there are: advisory-worker, guarded-writer, lease-worker, row-lock-worker"
+        "no actor `worker`; there are: advisory-worker, guarded-writer, lease-worker, row-lock-worker, write-path"
     );
 }
 

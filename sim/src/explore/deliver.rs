@@ -145,6 +145,10 @@ impl<D: Database> World<D> {
             }
             Some(Finish::Failed(error)) => Err(failed("failed", error)),
             Some(Finish::Panicked(message)) => Err(failed("panic", message)),
+            Some(Finish::Hangs) => Err(failed(
+                "stuck",
+                "its tasks wait for each other, and for nothing that a server knows of",
+            )),
             Some(Finish::Stuck(detail)) => Err(Flaw::Error(ExploreError::Actor {
                 process: self.actors[process].name.to_string(),
                 detail: detail.clone(),

@@ -28,6 +28,8 @@ pub(crate) enum Finish {
     Panicked(String),
     /// It waits for something that is neither a request nor another task of the process.
     Stuck(String),
+    /// Its tasks wait for each other: for a mutex, for a connection of a pool.
+    Hangs,
 }
 
 /// The future of one round.
@@ -358,11 +360,14 @@ impl Live {
             })
             .collect();
         if self.finish.is_none() && pending.is_empty() {
-            self.finish = Some(Finish::Stuck(
-                "it waits for something that is neither a request to its session or host nor \
-                 another task of the process"
-                    .to_owned(),
-            ));
+            self.finish = Some(match self.others.iter().any(Option::is_some) {
+                true => Finish::Hangs,
+                false => Finish::Stuck(
+                    "it waits for something that is neither a request to its session or host nor \
+                     another task of the process"
+                        .to_owned(),
+                ),
+            });
         }
         Rest {
             pending,
