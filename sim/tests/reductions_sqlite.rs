@@ -154,6 +154,15 @@ impl Program {
                 return Err(format!("{what}: {why}"));
             }
         }
+        let traces = self.explorer(database()).traces(20_000);
+        if let Some(traces) = traces.map_err(|error| error.to_string())? {
+            if let Some(lost) = all.missing_in(&traces) {
+                return Err(format!("run by run: {lost}"));
+            }
+            if let Some(invented) = traces.missing_in(&all) {
+                return Err(format!("run by run, the other way round: {invented}"));
+            }
+        }
         Ok(())
     }
 }
