@@ -160,9 +160,13 @@ pub(crate) struct Check {
     /// Begin with what few delays reach (0 to 3), then explore everything
     #[arg(long, conflicts_with = "random")]
     pub(crate) anytime: bool,
+    /// Explore run by run, one for each order of what depends on each other, instead of state by state:
+    /// for small programs, and to judge the other search
+    #[arg(long, conflicts_with_all = ["random", "anytime"])]
+    pub(crate) run_by_run: bool,
     /// Write down now and then how far the search is, and go on from there if the file exists; one
     /// case only
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["random", "anytime"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["random", "anytime", "run_by_run"])]
     pub(crate) checkpoint: Option<PathBuf>,
     /// Time between two checkpoints
     #[arg(long, value_name = "DURATION", default_value = "30s")]

@@ -23,6 +23,7 @@ pub(crate) struct Check {
     pub(crate) strategy: Strategy,
     pub(crate) guarantees: Vec<Guarantee>,
     pub(crate) anytime: bool,
+    pub(crate) run_by_run: bool,
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) jobs: usize,
     pub(crate) write_schedules: Option<PathBuf>,
@@ -65,6 +66,7 @@ impl Check {
             random: args.random,
             strategy: strategy(&args.strategy)?,
             anytime: args.anytime,
+            run_by_run: args.run_by_run,
             checkpoint: checkpoint(args.checkpoint, &args.checkpoint_every)?,
             jobs: args.jobs.max(1),
             guarantees: Guarantee::list(args.guarantee.as_deref().unwrap_or_default())

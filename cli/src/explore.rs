@@ -37,6 +37,8 @@ pub(crate) struct Mode {
     pub(crate) guarantees: Vec<Guarantee>,
     /// What few delays reach comes first.
     pub(crate) anytime: bool,
+    /// Whole runs instead of states.
+    pub(crate) run_by_run: bool,
     /// Where the search writes down how far it is.
     pub(crate) checkpoint: Option<Checkpoint>,
 }
@@ -129,6 +131,7 @@ fn run<D: Database>(
     let on_progress: &mut OnProgress<'_> = &mut watch(mode, progress);
     match mode.random {
         None if mode.anytime => explorer.anytime(on_progress),
+        None if mode.run_by_run => explorer.run_by_run(on_progress),
         // Nothing left out: the number of interleavings can be told.
         None if mode.reductions == Reductions::NONE => {
             Ok(explorer.run_detailed(on_progress)?.exploration)

@@ -78,7 +78,12 @@ fn main() {
                 let name = path.rsplit('/').next().unwrap_or(&path);
                 let cells = all.iter().map(|s| cell(s.states, s.transitions));
                 let cells: Vec<String> = cells.collect();
-                println!("| {name} ({}) | {} |", case.variant, cells.join(" | "));
+                let variant = match &*case.variant {
+                    "" => String::new(),
+                    variant => format!(", {variant}"),
+                };
+                let (isolation, cells) = (case.isolation, cells.join(" | "));
+                println!("| {name}{variant}, {isolation} | {cells} |");
             }
         }
     }

@@ -312,3 +312,68 @@ fn run_by_run_takes_one_run_for_each_order_of_what_depends_on_each_other() {
         }
     }
 }
+
+#[test]
+fn run_by_run_comes_to_the_verdict_of_the_search_and_shows_the_same_schedule() {
+    let on = |explorer: Explorer<Postgres>| {
+        explorer
+            .run_by_run(&mut |_| ControlFlow::Continue(()))
+            .expect("explored")
+    };
+    let all = violation(lost_update().run().expect("explored").verdict);
+    let found = on(lost_update());
+    assert!(found.counts.executions > 0 && found.counts.states == 0);
+    let found = violation(found.verdict);
+    assert_eq!(found.property, all.property);
+    assert_eq!(found.schedule.events, all.schedule.events);
+    let holds = queue(3, 2, 1).run_by_run(&mut |_| ControlFlow::Continue(()));
+    assert_eq!(holds.expect("explored").verdict, Verdict::Holds);
+}
+
+#[test]
+fn run_by_run_gives_up_at_its_limits() {
+    let limited = |limits: Limits| {
+        let explorer = queue(3, 2, 0).limits(limits);
+        let found = explorer.run_by_run(&mut |_| ControlFlow::Break("time".to_owned()));
+        found.expect("explored").verdict
+    };
+    let runs = Limits {
+        states: 5,
+        ..Limits::default()
+    };
+    let depth = Limits {
+        depth: 4,
+        ..Limits::default()
+    };
+    assert_eq!(limited(runs), Verdict::Incomplete("5 runs".to_owned()));
+    let long = "a run of 4 events";
+    assert_eq!(limited(depth), Verdict::Incomplete(long.to_owned()));
+    let time = limited(Limits::default());
+    assert_eq!(time, Verdict::Incomplete("time".to_owned()));
+}
+
+/// Which sessions there are is seen in the middle of transactions as well.
+#[test]
+fn run_by_run_tries_every_order_if_a_property_looks_at_locks() {
+    let holds = |mut worker: Worker| async move {
+        let mut session = worker.session();
+        for sql in ["BEGIN", "LOCK TABLE t IN SHARE MODE", "COMMIT"] {
+            session.exec(sql, &[]).await?;
+        }
+        Ok::<(), DbError>(())
+    };
+    let both = Explorer::new(Postgres::default())
+        .setup("CREATE TABLE t (n int)")
+        .process("holds", holds)
+        .count(2)
+        .without_contention()
+        .always(
+            "one lock",
+            "SELECT 1 FROM pg_locks WHERE mode = 'ShareLock' AND locktype = 'relation' HAVING count(*) > 1",
+        );
+    let found = both.run_by_run(&mut |_| ControlFlow::Continue(()));
+    assert_eq!(
+        violation(found.expect("explored").verdict).property,
+        "one lock"
+    );
+}

@@ -2,12 +2,13 @@
 //! reductions, without, and interleaving by interleaving, and must come to the same ends and the same
 //! violations. And each rule matters: where it is broken on purpose, something is lost.
 //!
-//! `cargo test --release -p rowlock-sim --test reductions -- --ignored` runs 5,000 programs a set.
+//! `cargo test --release -p rowlock-sim --test reductions -- --ignored` runs 5,000 programs a set; another
+//! set with `ROWLOCK_PROGRAMS_SEED=N`.
 
 mod programs;
 
 use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use rowlock_model::Session as _;
 use rowlock_model::schedule::Choice;
 use rowlock_model::verdict::Bounds;
@@ -159,8 +160,12 @@ fn agree(subject: &impl Subject) -> Result<(), String> {
 
 /// Runs a check on random programs; a program that fails is made smaller, and shown with the schedule
 /// of what is lost.
-fn check<S: Strategy>(cases: u32, strategy: &S, check: impl Fn(&S::Value) -> Result<(), String>)
-where
+fn check<S: Strategy>(
+    cases: u32,
+    rng: TestRng,
+    strategy: &S,
+    check: impl Fn(&S::Value) -> Result<(), String>,
+) where
     S::Value: std::fmt::Debug,
 {
     let config = Config {
@@ -168,7 +173,7 @@ where
         failure_persistence: None,
         ..Config::default()
     };
-    let mut runner = TestRunner::new_with_rng(config, rng());
+    let mut runner = TestRunner::new_with_rng(config, rng);
     let result = runner.run(strategy, |program| {
         check(&program).map_err(|why| match why.contains("not modelled") {
             // Some order of the program's statements needs what the engine refuses; the next program.
@@ -183,31 +188,42 @@ where
     }
 }
 
-fn rng() -> proptest::test_runner::TestRng {
-    use proptest::test_runner::{RngAlgorithm, TestRng};
+/// The same programs in every run. The long tests take another set with `ROWLOCK_PROGRAMS_SEED=N`.
+fn rng() -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32])
+}
+
+fn rng_of_the_long_tests() -> TestRng {
+    let seed = std::env::var("ROWLOCK_PROGRAMS_SEED").ok();
+    let seed = seed.map_or(7, |seed| seed.parse::<u8>().expect("a number below 256"));
+    TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32])
 }
 
 #[test]
 fn random_sql_programs_lose_nothing() {
-    check(300, &programs::sql_with_scans(), agree);
+    check(300, rng(), &programs::sql_with_scans(), agree);
 }
 
 #[test]
 fn random_toy_programs_lose_nothing() {
-    check(300, &programs::toy(), agree);
+    check(300, rng(), &programs::toy(), agree);
 }
 
 #[test]
 #[ignore = "takes minutes in release"]
 fn many_random_sql_programs_lose_nothing() {
-    check(5_000, &programs::sql_with_scans(), agree);
+    check(
+        5_000,
+        rng_of_the_long_tests(),
+        &programs::sql_with_scans(),
+        agree,
+    );
 }
 
 #[test]
 #[ignore = "takes minutes in release"]
 fn many_random_toy_programs_lose_nothing() {
-    check(5_000, &programs::toy(), agree);
+    check(5_000, rng_of_the_long_tests(), &programs::toy(), agree);
 }
 
 /// Whether a broken rule loses something in one of so many random programs.

@@ -175,6 +175,7 @@ impl Check<'_> {
             strategy: self.config.strategy,
             guarantees: self.config.guarantees.clone(),
             anytime: self.config.anytime,
+            run_by_run: self.config.run_by_run,
             checkpoint: self.config.checkpoint.clone(),
         }
     }

@@ -13,12 +13,16 @@
 //! Steps of one process depend on each other, whichever of several choices they are. A step that
 //! commits something depends on others that do, if some property looks at committed states.
 
+use std::ops::ControlFlow;
+
 use rowlock_model::schedule::Choice;
+use rowlock_model::verdict::Unsupported;
 
 use super::check::{Checks, End};
 use super::choices::is_work;
 use super::error::ExploreError;
 use super::footprints::{FootprintId, Footprints};
+use super::search::{OnProgress, Progress};
 use super::survey::Survey;
 use super::symmetry::Symmetry;
 use super::world::{Flaw, World};
@@ -26,6 +30,9 @@ use crate::database::Database;
 
 /// Events of one run after which it gives up: the program has a loop.
 const DEPTH_MAX: usize = 120;
+
+/// Steps between two reports.
+const REPORT_EVERY: u64 = 1_024;
 
 /// The name of "something was committed" in footprints.
 const COMMITTED: u64 = 0xf0f0_f0f1_0000_0001;
@@ -47,24 +54,52 @@ struct Frame {
     after: u128,
 }
 
+/// When to give up, or to have seen enough.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Until {
+    pub(crate) transitions: u64,
+    pub(crate) runs: u64,
+    /// Events of one run.
+    pub(crate) depth: u32,
+    /// Whether the first violation ends it.
+    pub(crate) violation: bool,
+}
+
+/// What all runs come to.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    /// With the number of runs as the number of states.
+    pub(crate) survey: Survey,
+    /// Runs that came to the end of the program.
+    pub(crate) ends: u64,
+    /// The choices that lead to the first violation.
+    pub(crate) violation: Option<Vec<Choice>>,
+    /// Something that is not modelled was met.
+    pub(crate) unsupported: Option<Unsupported>,
+    /// The limit that was hit.
+    pub(crate) stopped: Option<String>,
+}
+
 /// All runs from one state on.
 pub(crate) struct Traces<'a, D> {
     world: &'a mut World<D>,
     checks: &'a mut Checks,
-    /// Steps after which it gives up.
-    transitions_max: u64,
+    until: Until,
     footprints: Footprints,
     frames: Vec<Frame>,
     survey: Survey,
     rules: u64,
-    /// Runs that ended because everything slept.
-    blocked: u64,
+    ends: u64,
+    violation: Option<Vec<Choice>>,
 }
 
 /// How an attempt ends.
 enum Ending {
     Complete,
-    TooMany,
+    /// A limit was hit.
+    Stopped(String),
+    /// The first violation is all that is asked for.
+    Violated,
     /// What is read follows other rules now: to start again.
     Again,
 }
@@ -73,34 +108,35 @@ impl<'a, D: Database> Traces<'a, D> {
     pub(crate) fn new(
         world: &'a mut World<D>,
         checks: &'a mut Checks,
-        transitions_max: u64,
+        until: Until,
     ) -> Traces<'a, D> {
         Traces {
             world,
             checks,
-            transitions_max,
+            until,
             footprints: Footprints::new(),
             frames: Vec::new(),
             survey: Survey::default(),
             rules: 0,
-            blocked: 0,
+            ends: 0,
+            violation: None,
         }
     }
 
-    /// What all runs come to, with the number of runs as the number of states; `None` if there are too
-    /// many. And how many runs were in vain.
-    pub(crate) fn run(mut self) -> Result<Option<(Survey, u64)>, ExploreError> {
+    /// Runs them all.
+    pub(crate) fn run(mut self, progress: &mut OnProgress<'_>) -> Result<Runs, ExploreError> {
         let mark = self.world.mark();
         self.world.tracking = true;
         let result = loop {
             self.rules = self.world.db.rules_version();
-            let result = self.explore(&mut Vec::new());
+            let result = self.explore(&mut Vec::new(), progress);
             self.world.undo_to(mark);
             match result {
                 Ok(Ending::Again) => {
                     let transitions = self.survey.transitions;
                     self.frames.clear();
-                    self.blocked = 0;
+                    self.ends = 0;
+                    self.violation = None;
                     self.survey = Survey {
                         transitions,
                         ..Survey::default()
@@ -110,19 +146,28 @@ impl<'a, D: Database> Traces<'a, D> {
             }
         };
         self.world.tracking = false;
+        let mut runs = Runs {
+            survey: self.survey,
+            ends: self.ends,
+            violation: self.violation,
+            unsupported: None,
+            stopped: None,
+        };
         match result {
-            Ok(Ending::Complete) => Ok(Some((self.survey, self.blocked))),
-            Ok(_) => Ok(None),
-            Err(Flaw::Error(error)) => Err(error),
-            Err(Flaw::Unsupported(what)) => Err(ExploreError::Actor {
-                process: String::new(),
-                detail: what.to_string(),
-            }),
+            Ok(Ending::Stopped(limit)) => runs.stopped = Some(limit),
+            Ok(_) => {}
+            Err(Flaw::Error(error)) => return Err(error),
+            Err(Flaw::Unsupported(what)) => runs.unsupported = Some(what),
             Err(Flaw::Violation { .. }) => unreachable!("violations are noted"),
         }
+        Ok(runs)
     }
 
-    fn explore(&mut self, asleep: &mut Vec<Sleeper>) -> Result<Ending, Flaw> {
+    fn explore(
+        &mut self,
+        asleep: &mut Vec<Sleeper>,
+        progress: &mut OnProgress<'_>,
+    ) -> Result<Ending, Flaw> {
         self.noted(|this| this.checks.state(this.world))?;
         let mut enabled = Vec::new();
         let work = self.world.choices(&mut enabled);
@@ -138,13 +183,16 @@ impl<'a, D: Database> Traces<'a, D> {
             .iter()
             .find(|choice| is_work(**choice) && can(choice));
         let Some(first) = work.or_else(|| enabled.iter().find(can)) else {
-            self.blocked += u64::from(!enabled.is_empty());
-            return Ok(Ending::Complete);
+            return Ok(self.seen_enough().unwrap_or(Ending::Complete));
         };
-        if self.frames.len() >= DEPTH_MAX {
-            return Ok(Ending::TooMany);
+        if let Some(ending) = self.seen_enough() {
+            return Ok(ending);
         }
         let depth = self.frames.len();
+        let depth_max = DEPTH_MAX.min(self.until.depth as usize);
+        if depth >= depth_max {
+            return Ok(Ending::Stopped(format!("a run of {depth_max} events")));
+        }
         let mut backtrack = vec![self.world.process_of(*first)];
         if World::<D>::may_advance(&enabled) && !backtrack.contains(&None) {
             // When all are done the clock does not move any more: it is moved wherever it can be.
@@ -175,7 +223,7 @@ impl<'a, D: Database> Traces<'a, D> {
             let Some(choice) = frame.enabled.iter().find(wanted).copied() else {
                 break;
             };
-            let ending = self.take(depth, choice, asleep)?;
+            let ending = self.take(depth, choice, asleep, progress)?;
             if !matches!(ending, Ending::Complete) {
                 return Ok(ending);
             }
@@ -190,10 +238,11 @@ impl<'a, D: Database> Traces<'a, D> {
         depth: usize,
         choice: Choice,
         asleep: &mut Vec<Sleeper>,
+        progress: &mut OnProgress<'_>,
     ) -> Result<Ending, Flaw> {
         self.survey.transitions += 1;
-        if self.survey.transitions > self.transitions_max {
-            return Ok(Ending::TooMany);
+        if let Some(limit) = self.limit(progress) {
+            return Ok(Ending::Stopped(limit));
         }
         let mark = self.world.mark();
         let committed = self.world.db.committed_version();
@@ -206,7 +255,10 @@ impl<'a, D: Database> Traces<'a, D> {
         }
         self.frames[depth].touches = touches;
         self.order(depth, process);
-        let mut ending = Ending::Complete;
+        if goes_on {
+            self.keep_from(depth, process);
+        }
+        let mut ending = self.seen_enough().unwrap_or(Ending::Complete);
         if goes_on {
             let mut still = Vec::new();
             for (sleeper, theirs) in asleep.iter() {
@@ -214,12 +266,41 @@ impl<'a, D: Database> Traces<'a, D> {
                     still.push((*sleeper, *theirs));
                 }
             }
-            ending = self.explore(&mut still)?;
+            ending = self.explore(&mut still, progress)?;
         }
         self.frames.truncate(depth + 1);
         self.world.undo_to(mark);
         asleep.push((choice, touches));
         Ok(ending)
+    }
+
+    /// Whether a violation has been met that was all that is asked for.
+    fn seen_enough(&self) -> Option<Ending> {
+        (self.until.violation && self.violation.is_some()).then_some(Ending::Violated)
+    }
+
+    /// The limit that is hit, if one is.
+    fn limit(&self, progress: &mut OnProgress<'_>) -> Option<String> {
+        if self.survey.transitions > self.until.transitions {
+            return Some(format!("{} steps", self.until.transitions));
+        }
+        if self.survey.states >= self.until.runs {
+            return Some(format!("{} runs", self.until.runs));
+        }
+        if !self.survey.transitions.is_multiple_of(REPORT_EVERY) {
+            return None;
+        }
+        let report = Progress {
+            states: 0,
+            transitions: self.survey.transitions,
+            depth: self.frames.len() as u32,
+            executions: self.survey.states,
+            memory_bytes: 0,
+        };
+        match progress(&report) {
+            ControlFlow::Break(why) => Some(why),
+            ControlFlow::Continue(()) => None,
+        }
     }
 
     fn touched(
@@ -230,7 +311,9 @@ impl<'a, D: Database> Traces<'a, D> {
         goes_on: bool,
     ) -> FootprintId {
         let mut footprint = self.world.take_footprint();
+        // A property that looks at locks or sessions sees more than what is committed: any step.
         let clear = self.world.db.footprints_are_shown()
+            && !self.checks.properties.iter().any(|property| property.live)
             && goes_on
             && process.is_some()
             && !matches!(choice, Choice::Advance(_));
@@ -312,6 +395,22 @@ impl<'a, D: Database> Traces<'a, D> {
         }
     }
 
+    /// What the last event keeps others from doing would never be in a race with it, for it does not
+    /// happen in this run: it is to be tried in its place. Faults need no such care: those of a process
+    /// are tried wherever its steps are.
+    fn keep_from(&mut self, depth: usize, process: Actor) {
+        let mut now = Vec::new();
+        self.world.choices(&mut now);
+        let (world, frame) = (&*self.world, &mut self.frames[depth]);
+        for choice in &frame.enabled {
+            let theirs = world.process_of(*choice);
+            let kept = is_work(*choice) && theirs != process && !now.contains(choice);
+            if kept && !frame.backtrack.contains(&theirs) {
+                frame.backtrack.push(theirs);
+            }
+        }
+    }
+
     fn path(&self) -> Vec<Choice> {
         self.frames.iter().map(|frame| frame.taken).collect()
     }
@@ -325,7 +424,11 @@ impl<'a, D: Database> Traces<'a, D> {
         let path = self.path();
         let known = self.survey.terminal.entry(hash);
         known.or_insert_with(|| self.world.in_words(&path));
-        self.noted(|this| this.checks.end(this.world).map(|_: End| ()))?;
+        self.noted(|this| {
+            let end = this.checks.end(this.world)?;
+            this.ends += u64::from(matches!(end, End::Over));
+            Ok(())
+        })?;
         Ok(())
     }
 
@@ -337,6 +440,7 @@ impl<'a, D: Database> Traces<'a, D> {
                 let path = self.path();
                 let known = self.survey.violated.entry(property);
                 known.or_insert_with(|| self.world.in_words(&path));
+                self.violation.get_or_insert(path);
                 Ok(false)
             }
             Err(flaw) => Err(flaw),

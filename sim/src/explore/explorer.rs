@@ -559,7 +559,7 @@ pub(super) struct Run<D> {
     bounds: Bounds,
     contention_expected: bool,
     pub(super) guarantees: Vec<Guarantee>,
-    reductions: Reductions,
+    pub(super) reductions: Reductions,
     broken: Broken,
 }
 

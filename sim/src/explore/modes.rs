@@ -1,4 +1,5 @@
-//! Other ways to explore than all at once: what few delays reach first, and with checkpoints.
+//! Other ways to explore than all at once: what few delays reach first, with checkpoints, and run by
+//! run.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +8,7 @@ use rowlock_model::schedule::Choice;
 use rowlock_model::verdict::{Exploration, Limits, Verdict, Violation};
 
 use super::anytime::{self, Bounded, Delays};
-use super::dpor::Traces;
+use super::dpor::{self, Traces};
 use super::error::ExploreError;
 use super::explorer::{Explorer, Run};
 use super::liveness::{Graph, Liveness};
@@ -106,8 +107,67 @@ impl<D: Database> Explorer<D> {
             return Ok(Some(Survey::default()));
         };
         run.world.db.set_row_order(RowOrder::Watched);
-        let traces = Traces::new(&mut run.world, &mut run.checks, transitions_max);
-        Ok(traces.run()?.map(|(survey, _)| survey))
+        let until = dpor::Until {
+            transitions: transitions_max,
+            runs: u64::MAX,
+            depth: u32::MAX,
+            violation: false,
+        };
+        let traces = Traces::new(&mut run.world, &mut run.checks, until);
+        let runs = traces.run(&mut |_| ControlFlow::Continue(()))?;
+        if let Some(what) = runs.unsupported {
+            return Err(ExploreError::Actor {
+                process: String::new(),
+                detail: what.to_string(),
+            });
+        }
+        Ok(runs.stopped.is_none().then_some(runs.survey))
+    }
+
+    /// As [`run_with`](Self::run_with), run by run instead of state by state: one run for each order of
+    /// what depends on each other, and nothing is remembered but the present run. For small programs,
+    /// and to judge the other search. The limit of states is one of runs here.
+    ///
+    /// # Errors
+    /// See [`run`](Self::run).
+    pub fn run_by_run(self, progress: &mut OnProgress<'_>) -> Result<Exploration, ExploreError> {
+        let limits = self.limits.clone();
+        let mut run = match self.start()? {
+            Ok(run) => run,
+            Err(exploration) => return Ok(exploration),
+        };
+        let order = run.world.db.row_order();
+        if run.reductions.row_order {
+            run.world.db.set_row_order(RowOrder::Watched);
+        }
+        let until = dpor::Until {
+            transitions: u64::MAX,
+            runs: limits.states,
+            depth: limits.depth,
+            violation: true,
+        };
+        let traces = Traces::new(&mut run.world, &mut run.checks, until);
+        let runs = traces.run(progress)?;
+        run.world.db.set_row_order(order);
+        let mut counts = run.counts();
+        counts.transitions = runs.survey.transitions;
+        counts.executions = runs.survey.states;
+        counts.terminal_states = runs.survey.terminal.len() as u64;
+        let verdict = if let Some(path) = runs.violation {
+            run.smaller(path)?
+        } else if let Some(what) = runs.unsupported {
+            Verdict::Unsupported(Box::new(what))
+        } else if let Some(limit) = runs.stopped {
+            Verdict::Incomplete(limit)
+        } else if let Some(verdict) = run.liveness(&limits, progress)? {
+            verdict
+        } else {
+            match run.vacuous(runs.ends) {
+                Some(why) => Verdict::Vacuous(why),
+                None => Verdict::Holds,
+            }
+        };
+        Ok(run.exploration(verdict, counts))
     }
 }
 

@@ -155,6 +155,9 @@ impl Reducer {
         self.asleep.clear();
         self.relied_on.clear();
         self.invisible.clear();
+        if let Some(symmetry) = &mut self.symmetry {
+            symmetry.start_again();
+        }
     }
 
     /// The fingerprint by which the present state is known.

@@ -25,10 +25,50 @@ pub(crate) struct Symmetry {
     /// Processes of each class, ascending; classes of one are left out.
     classes: Vec<Vec<usize>>,
     keys: Vec<(u128, usize)>,
+    /// The numbers that are being worked out.
     naming: Naming,
-    /// Renamings that were made, by what they do.
-    renamings: FxHashMap<Naming, Renaming>,
+    /// All numbers that states were known by.
+    namings: Vec<(Naming, Renaming)>,
+    numbers: FxHashMap<Naming, u32>,
+    /// The place in `namings` of those of the last state.
+    present: u32,
+    met: Met,
     alone: Alone,
+}
+
+/// What states are known by that were met lately, by their own fingerprints: most steps lead to a
+/// state that has been reached another way. A table of one place for each hash, so that it takes
+/// no more memory than it is worth.
+#[derive(Clone, Debug, Default)]
+struct Met {
+    places: Vec<(u128, u128, u32)>,
+    filled: usize,
+}
+
+impl Met {
+    /// Places at the beginning, and at the most.
+    const SIZES: (usize, usize) = (1 << 9, 1 << 17);
+
+    #[inline]
+    fn find(&self, own: u128) -> Option<(u128, u32)> {
+        let at = own as usize & self.places.len().checked_sub(1)?;
+        let (found, known_as, naming) = self.places[at];
+        (found == own && own != 0).then_some((known_as, naming))
+    }
+
+    fn remember(&mut self, own: u128, known_as: u128, naming: u32) {
+        let size = self.places.len();
+        if self.filled >= size && size < Met::SIZES.1 {
+            let larger = (size * 2).max(Met::SIZES.0);
+            let old = std::mem::replace(&mut self.places, vec![(0, 0, 0); larger]);
+            for place in old {
+                self.places[place.0 as usize & (larger - 1)] = place;
+            }
+        }
+        self.filled += 1;
+        let at = own as usize & (self.places.len() - 1);
+        self.places[at] = (own, known_as, naming);
+    }
 }
 
 /// Renamings that give one session the number 1 and all others 0. Their numbers go down from the
@@ -159,11 +199,30 @@ impl Symmetry {
 
     /// The numbers under which the last state was known.
     pub(crate) fn naming(&self) -> &Naming {
-        &self.naming
+        match self.namings.get(self.present as usize) {
+            Some((naming, _)) => naming,
+            None => &self.naming,
+        }
+    }
+
+    /// Before a search starts again, by other rules.
+    pub(crate) fn start_again(&mut self) {
+        self.met = Met::default();
     }
 
     /// The fingerprint of the present state with its workers in order.
     pub(crate) fn fingerprint<D: Database>(&mut self, world: &mut World<D>) -> u128 {
+        let own = world.fingerprint();
+        if let Some((known_as, naming)) = self.met.find(own) {
+            self.present = naming;
+            return known_as;
+        }
+        let known_as = self.work_out(world, own);
+        self.met.remember(own, known_as, self.present);
+        known_as
+    }
+
+    fn work_out<D: Database>(&mut self, world: &mut World<D>, own: u128) -> u128 {
         for class in &self.classes {
             self.keys.clear();
             for process in class {
@@ -177,22 +236,31 @@ impl Symmetry {
         }
         let Naming { process, line } = &mut self.naming;
         world.number_lines(process, line);
+        self.number(world);
         if self.naming.is_identity() {
-            return world.fingerprint();
+            return own;
         }
-        let renamed = if let Some(renaming) = self.renamings.get(&self.naming) {
-            world.fingerprint_as(&self.naming, renaming)
-        } else {
-            let mut renaming = world.rename_server(&self.naming);
-            renaming.number = self.renamings.len() as u32 + 1;
-            let renamed = world.fingerprint_as(&self.naming, &renaming);
-            self.renamings.insert(self.naming.clone(), renaming);
-            renamed
-        };
-        renamed.unwrap_or_else(|| {
+        let (naming, renaming) = &self.namings[self.present as usize];
+        world.fingerprint_as(naming, renaming).unwrap_or_else(|| {
             self.naming.make_identity();
-            world.fingerprint()
+            self.number(world);
+            own
         })
+    }
+
+    /// Looks the present numbers up, or keeps them.
+    fn number<D: Database>(&mut self, world: &World<D>) {
+        self.present = match self.numbers.get(&self.naming) {
+            Some(number) => *number,
+            None => {
+                let number = self.namings.len() as u32;
+                let mut renaming = world.rename_server(&self.naming);
+                renaming.number = number + 1;
+                self.namings.push((self.naming.clone(), renaming));
+                self.numbers.insert(self.naming.clone(), number);
+                number
+            }
+        };
     }
 
     /// What a finished run comes to: the least fingerprint over all ways to exchange workers.
