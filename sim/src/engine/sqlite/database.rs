@@ -188,6 +188,11 @@ impl Database for Sqlite {
         Dialect::Sqlite
     }
 
+    fn footprints_are_shown(&self) -> bool {
+        // By `tests/reductions_sqlite.rs`.
+        true
+    }
+
     fn connect(&mut self, _isolation: Option<Isolation>) -> SessionId {
         let counters = self.world.counters_mut();
         let session = SessionId(counters.sessions);

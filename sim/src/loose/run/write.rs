@@ -444,7 +444,7 @@ impl<'e, S: Storage> Executor<'e, S> {
         limit: Option<u64>,
     ) -> Result<Vec<Current<S::RowId>>, Stop> {
         let by_position = limit.is_some() && self.storage.writes_by_position();
-        let mut rows: Vec<(Vec<Value>, Vec<u8>, Current<S::RowId>)> = Vec::new();
+        let mut rows: Vec<Found<S::RowId>> = Vec::new();
         let stop_at = limit.filter(|_| sort.is_empty());
         self.join(ask, choice, None, &mut |executor, current| {
             let mut keys = Vec::new();
@@ -463,22 +463,33 @@ impl<'e, S: Storage> Executor<'e, S> {
                 }
                 _ => Vec::new(),
             };
-            rows.push((keys, position, current.clone()));
+            rows.push(Found {
+                keys,
+                position,
+                current: current.clone(),
+            });
             Ok(stop_at.is_none_or(|stop| (rows.len() as u64) < stop))
         })?;
         if !sort.is_empty() {
-            rows.sort_by(|(a, at, _), (b, other, _)| {
-                let keys = sort.iter().zip(a.iter().zip(b));
+            rows.sort_by(|a, b| {
+                let keys = sort.iter().zip(a.keys.iter().zip(&b.keys));
                 keys.map(|(key, (a, b))| compare_key(key, a, b))
                     .find(|ordering| ordering.is_ne())
-                    .unwrap_or_else(|| at.cmp(other))
+                    .unwrap_or_else(|| a.position.cmp(&b.position))
             });
         }
         if let Some(limit) = limit {
             rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         }
-        Ok(rows.into_iter().map(|(.., current)| current).collect())
+        Ok(rows.into_iter().map(|found| found.current).collect())
     }
+}
+
+/// A row that was found, and what it is sorted by.
+struct Found<R> {
+    keys: Vec<Value>,
+    position: Vec<u8>,
+    current: Current<R>,
 }
 
 /// One row to be changed.
