@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::expr::Expr;
+use super::query::Kind;
 use super::types::{Affinity, Collation, DeclaredType};
 
 /// Names a table for as long as it exists; the engine numbers them.
@@ -246,10 +247,10 @@ pub trait Catalog: fmt::Debug {
     /// The database in use, for messages (`test` in `Table 'test.t' doesn't exist`).
     fn database(&self) -> &str;
 
-    /// Whether the system variable called `name` (lower case) holds a text.
-    fn is_text_variable(&self, name: &str) -> bool {
+    /// What the system variable called `name` (lower case) holds: a text, a number, or a number from 0.
+    fn kind_of_variable(&self, name: &str) -> Kind {
         let _ = name;
-        false
+        Kind::Int
     }
 
     /// Whether `NOW()` is described as a `TIMESTAMP` (MariaDB since 11.7).

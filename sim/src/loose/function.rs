@@ -8,6 +8,8 @@ use rowlock_model::{Dialect, Value};
 use rust_decimal::Decimal;
 use rust_decimal::prelude::ToPrimitive;
 
+use crate::plan::expr::hash;
+
 use super::errors;
 use super::expr::Comparison;
 use super::json;
@@ -51,6 +53,10 @@ pub enum Function {
     CharLength,
     /// `SHA2(x, 256)`: of the bytes of the text, in hexadecimal.
     Sha256,
+    /// `MD5(x)`: of the bytes of the text, in hexadecimal.
+    Md5,
+    /// `CRC32(x)`: of the bytes of the text (IEEE 802.3).
+    Crc32,
     /// `LOWER(x)`.
     Lower,
     /// `UPPER(x)`.
@@ -363,6 +369,14 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
             Value::Bytes(bytes) => sha256(bytes),
             _ => sha256(text(0).as_bytes()),
         },
+        Function::Md5 => Value::text(match &args[0] {
+            Value::Bytes(bytes) => hash::md5(bytes),
+            _ => hash::md5(text(0).as_bytes()),
+        }),
+        Function::Crc32 => Value::Int(match &args[0] {
+            Value::Bytes(bytes) => i64::from(crc32(bytes)),
+            _ => i64::from(crc32(text(0).as_bytes())),
+        }),
         Function::Lower => match dialect {
             Dialect::Sqlite => Value::text(text(0).to_ascii_lowercase()),
             _ => Value::text(text(0).to_lowercase()),
@@ -693,6 +707,13 @@ fn hex(value: &Value, dialect: Dialect) -> Value {
     };
     let text: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
     Value::text(text)
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
+    !bytes
+        .iter()
+        .fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }
 
 fn sha256(bytes: &[u8]) -> Value {

@@ -11,6 +11,7 @@ use super::flavour::Flavour;
 use super::shape::Shape;
 use super::views;
 use crate::loose::catalog::{Catalog, Relation, TableId, View};
+use crate::loose::query::Kind;
 use crate::world::Digest;
 
 /// The schema of the one database.
@@ -194,8 +195,8 @@ impl Catalog for Names<'_> {
         self.database
     }
 
-    fn is_text_variable(&self, name: &str) -> bool {
-        super::variables::is_text(name)
+    fn kind_of_variable(&self, name: &str) -> Kind {
+        super::variables::kind(name)
     }
 
     fn clock_is_timestamp(&self) -> bool {

@@ -10,6 +10,7 @@ use super::flavour::Flavour;
 use super::session::{Completion, Settings};
 use super::store::Store;
 use crate::loose::ast::Scope;
+use crate::loose::query;
 
 /// What a variable holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,10 +177,15 @@ impl Known {
     }
 }
 
-/// Whether a variable holds a text.
-pub(super) fn is_text(name: &str) -> bool {
+/// How the value of a variable is described: numbers are from 0, but for those that stand for words.
+pub(super) fn kind(name: &str) -> query::Kind {
     let known = KNOWN.iter().find(|known| known.name == name);
-    known.is_some_and(|known| known.kind == Kind::Text)
+    match known.map(|known| (known.kind, name)) {
+        Some((Kind::Text, _)) => query::Kind::Text,
+        Some((_, "in_transaction")) => query::Kind::Unsigned,
+        Some((Kind::Bool, _) | (_, "innodb_autoinc_lock_mode")) | None => query::Kind::Int,
+        Some((Kind::Number, _)) => query::Kind::Unsigned,
+    }
 }
 
 /// The spelling of a level in the value of a variable.

@@ -60,10 +60,7 @@ impl Lowering<'_> {
                     name: name.into(),
                     global,
                 };
-                let kind = match self.catalog.is_text_variable(name) {
-                    true => Kind::Text,
-                    false => Kind::Int,
-                };
+                let kind = self.catalog.kind_of_variable(name);
                 Ok(self.plain(expr, kind, at))
             }
             NodeKind::Default(None) => Ok(self.plain(Expr::Default, Kind::Any, at)),

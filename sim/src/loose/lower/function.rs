@@ -20,10 +20,11 @@ type Found = (Function, usize, usize, Ty);
 /// As many arguments as one likes.
 const MANY: usize = usize::MAX;
 
+/// Functions that MySQL has no more: they are in a component that is not installed by itself.
+const GONE: [&str; 3] = ["MD5", "SHA", "SHA1"];
+
 /// Functions that exist and are not modelled.
-const REFUSED: [&str; 62] = [
-    "MD5",
-    "CRC32",
+const REFUSED: [&str; 60] = [
     "STR_TO_DATE",
     "FORMAT",
     "LOG",
@@ -238,7 +239,8 @@ impl Lowering<'_> {
 
     fn no_such_function(&self, name: &str, call: &Call) -> DbError {
         let at = call.name.at;
-        if REFUSED.contains(&name) {
+        let is_gone = self.dialect == Dialect::MySql && GONE.contains(&name);
+        if REFUSED.contains(&name) && !is_gone {
             return DbError::unsupported(format!("the function {name}"), Some(at));
         }
         let shown = &call.name.name;
@@ -606,6 +608,15 @@ fn mysql_text(name: &str, args: &[Ty], exprs: &[Typed], dialect: Dialect) -> Opt
             }
             ty
         }),
+        // MySQL has no such function any more, see `GONE`.
+        "MD5" if dialect == Dialect::MariaDb => (F::Md5, 1, 1, rules::text(32, dialect)),
+        "CRC32" => {
+            let mut ty = rules::integer(true, 10, 10, dialect);
+            if dialect == Dialect::MariaDb {
+                ty.width.bytes = 4;
+            }
+            (F::Crc32, 1, 1, ty)
+        }
         // A length of NULL means different things on MySQL and MariaDB: only literals.
         "SHA2"
             if matches!(

@@ -380,6 +380,21 @@ impl Parser<'_> {
         Ok(ident)
     }
 
+    /// The name of a character set or collation, which may be written as a text.
+    fn word_or_text(&mut self) -> Result<Ident, DbError> {
+        let token = self.token();
+        let TokenKind::Text(text) = &token.kind else {
+            return self.any_word();
+        };
+        let ident = Ident {
+            name: text.as_str().into(),
+            at: token.at,
+            double_quoted: false,
+        };
+        self.advance();
+        Ok(ident)
+    }
+
     fn table_name(&mut self) -> Result<TableName, DbError> {
         let first = self.ident()?;
         if self.is_symbol(".") && !self.symbol_ahead(1, "*") {

@@ -38,9 +38,11 @@ impl Parser<'_> {
         let mut node = self.primary()?;
         loop {
             if self.eat_word("COLLATE") {
-                let name = self.any_word()?;
+                let name = self.word_or_text()?;
                 node = self.node(NodeKind::Collate(Box::new(node), name), at);
-            } else if !self.is_sqlite() && (self.is_symbol("->") || self.is_symbol("->>")) {
+            } else if self.dialect == rowlock_model::Dialect::MySql
+                && (self.is_symbol("->") || self.is_symbol("->>"))
+            {
                 node = self.arrow(node)?;
             } else {
                 return Ok(node);

@@ -123,7 +123,7 @@ impl Parser<'_> {
         self.eat_word("DEFAULT");
         if self.eat_word("COLLATE") {
             self.eat("=");
-            table.collation = Some(self.any_word()?);
+            table.collation = Some(self.word_or_text()?);
             return Ok(());
         }
         if !self.eat_words(&["CHARACTER", "SET"]) {
@@ -131,7 +131,7 @@ impl Parser<'_> {
         }
         self.eat("=");
         let at = self.at();
-        let charset = self.any_word()?;
+        let charset = self.word_or_text()?;
         let collation = self.usual_collation(&charset, at)?;
         table.charset = Some(charset);
         // A collation that was named counts, wherever it stands.
@@ -330,7 +330,7 @@ impl Parser<'_> {
         } else if mysql && self.eat_words(&["ON", "UPDATE"]) {
             ColumnOption::OnUpdate(self.expr()?)
         } else if self.eat_word("COLLATE") {
-            ColumnOption::Collate(self.any_word()?)
+            ColumnOption::Collate(self.word_or_text()?)
         } else if self.eat_word("CHECK") {
             self.expect("(")?;
             let expr = self.expr()?;

@@ -80,7 +80,7 @@ impl Parser<'_> {
             }
             if self.eat_words(&["CHARACTER", "SET"]) || self.eat_word("CHARSET") {
                 let at = self.at();
-                let charset = self.any_word()?;
+                let charset = self.word_or_text()?;
                 let collation = self.usual_collation(&charset, at)?;
                 ty.charset = Some((charset, collation));
             }
