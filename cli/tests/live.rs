@@ -142,7 +142,10 @@ fn schedules() -> &'static Path {
 }
 
 fn agrees(database: &str) -> TestResult {
-    expect_exit(&rowlock(&["mirror", "scenarios", "--tries", "200", "--on", database]), 0)
+    expect_exit(
+        &rowlock(&["mirror", "scenarios", "--tries", "200", "--on", database]),
+        0,
+    )
 }
 
 fn plans() -> TestResult {
