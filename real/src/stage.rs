@@ -67,8 +67,6 @@ pub struct RealStage {
     terminates: bool,
     /// Backends that are known to have ended.
     ended: Vec<i64>,
-    /// Sessions that do not go on yet.
-    held: Vec<SessionId>,
     server: Server,
     runtime: Runtime,
 }
@@ -208,7 +206,6 @@ impl RealStage {
             sessions: Vec::new(),
             terminates: false,
             ended: Vec::new(),
-            held: Vec::new(),
             server,
             runtime,
         }
@@ -333,8 +330,7 @@ impl RealStage {
             if busy.is_empty() {
                 return Ok(());
             }
-            let mut running = self.running(&busy)?;
-            running.retain(|session| !self.held.contains(session));
+            let running = self.running(&busy)?;
             // Who was asked before an answer came may be blocked no longer.
             if running.is_empty() && !self.collect(Duration::ZERO, out) {
                 return Ok(());
@@ -350,7 +346,7 @@ impl RealStage {
         }
     }
 
-    /// Those of `busy` that the server does not call blocked.
+    /// Those of `busy` that the server does not call blocked, and that are not held back.
     fn running(&mut self, busy: &[(SessionId, i64)]) -> Result<Vec<SessionId>, StageError> {
         let all = self.backends();
         on!(&mut self.server, server => self.runtime.block_on(server.running(busy, &all)))
@@ -615,12 +611,10 @@ impl Stage for RealStage {
             .filter(|(id, _)| sessions.contains(id))
             .map(|(_, backend)| backend)
             .collect();
-        if let Server::Postgres(server) = &mut self.server
-            && server.hold(&backends)?
-        {
-            self.held = sessions.to_vec();
+        match &mut self.server {
+            Server::Postgres(server) => server.hold(&backends),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn drop_client(&mut self, session: SessionId) -> Result<(), StageError> {
@@ -639,14 +633,6 @@ impl Stage for RealStage {
             return self.terminate_pooled(session);
         }
         let backend = self.slot(session)?.session.backend();
-        // It would not notice.
-        let others: Vec<SessionId> = self
-            .held
-            .iter()
-            .copied()
-            .filter(|s| *s != session)
-            .collect();
-        self.hold(&others)?;
         match &mut self.server {
             Server::Postgres(server) => self.runtime.block_on(server.terminate(backend)),
             Server::MySql(server) => self.runtime.block_on(server.terminate(backend)),

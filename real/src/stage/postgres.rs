@@ -263,13 +263,12 @@ impl PostgresStage {
     }
 
     /// Holds these backends back, which wait for a lock, and no others. Only on a server that is ours,
-    /// and without a pooler: says whether it was done.
-    pub(super) fn hold(&mut self, backends: &[i64]) -> Result<bool, StageError> {
+    /// and without a pooler.
+    pub(super) fn hold(&mut self, backends: &[i64]) -> Result<(), StageError> {
         if !matches!(self.ownership, Ownership::Server { .. }) || self.pool_size > 0 {
-            return Ok(false);
+            return Ok(());
         }
-        self.stopped.set(backends)?;
-        Ok(true)
+        self.stopped.set(backends)
     }
 
     /// Sessions from now on go through a pooler with so many server connections.
@@ -457,7 +456,7 @@ impl PostgresStage {
         }
     }
 
-    /// Those of `busy` that the server does not call blocked by one of `all`.
+    /// Those of `busy` that the server does not call blocked by one of `all`, and that are not held back.
     pub(super) async fn running(
         &mut self,
         busy: &[(SessionId, i64)],
@@ -477,6 +476,7 @@ impl PostgresStage {
             .rows
             .iter()
             .filter_map(|row| row[0].as_int())
+            .filter(|pid| !self.stopped.has(*pid))
             .collect();
         for paused in self.paused(all).await? {
             let pid = all.iter().find(|(s, _)| *s == paused.session);
@@ -578,6 +578,8 @@ impl PostgresStage {
     }
 
     pub(super) async fn terminate(&mut self, pid: i64) -> Result<(), StageError> {
+        // One that is held back would not notice.
+        self.stopped.release(|backend| backend == pid);
         self.observer()?
             .exec(&format!("SELECT pg_terminate_backend({pid}, 10000)"), &[])
             .await

@@ -16,28 +16,39 @@ pub(super) struct Stopped(Vec<i64>);
 impl Stopped {
     /// Stops those of `backends` that run, and lets all others go on.
     pub(super) fn set(&mut self, backends: &[i64]) -> Result<(), StageError> {
-        let before = std::mem::take(&mut self.0);
-        for backend in before.iter().filter(|b| !backends.contains(b)) {
-            // It may have ended.
-            let _ = signal(*backend, Signal::CONT);
-        }
+        self.release(|backend| !backends.contains(&backend));
         for backend in backends {
-            if !before.contains(backend) {
+            if !self.has(*backend) {
                 signal(*backend, Signal::STOP).map_err(|error| {
                     failure(format!("backend {backend} cannot be held back: {error}"))
                 })?;
+                self.0.push(*backend);
             }
-            self.0.push(*backend);
         }
         Ok(())
+    }
+
+    /// Lets some go on.
+    pub(super) fn release(&mut self, which: impl Fn(i64) -> bool) {
+        self.0.retain(|backend| {
+            let goes_on = which(*backend);
+            if goes_on {
+                // It may have ended.
+                let _ = signal(*backend, Signal::CONT);
+            }
+            !goes_on
+        });
+    }
+
+    /// Whether a backend is held back.
+    pub(super) fn has(&self, backend: i64) -> bool {
+        self.0.contains(&backend)
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        for backend in &self.0 {
-            let _ = signal(*backend, Signal::CONT);
-        }
+        self.release(|_| true);
     }
 }
 
