@@ -362,9 +362,6 @@ fn sessions_meet_as_on_the_servers() {
         }
     }
     assert!(filter.is_empty() == (total == 521));
-    let list = match filter.is_empty() {
-        true => "experiments-differs.txt",
-        false => "none",
-    };
+    let list = filter.is_empty().then_some("experiments-differs.txt");
     report("transcripts", total, &failed, list);
 }

@@ -365,18 +365,9 @@ pub fn call(function: Function, args: &[Value], dialect: Dialect) -> Result<Valu
             Value::Bytes(bytes) => Value::Int(bytes.len() as i64),
             _ => Value::Int(text(0).chars().count() as i64),
         },
-        Function::Sha256 => match &args[0] {
-            Value::Bytes(bytes) => sha256(bytes),
-            _ => sha256(text(0).as_bytes()),
-        },
-        Function::Md5 => Value::text(match &args[0] {
-            Value::Bytes(bytes) => hash::md5(bytes),
-            _ => hash::md5(text(0).as_bytes()),
-        }),
-        Function::Crc32 => Value::Int(match &args[0] {
-            Value::Bytes(bytes) => i64::from(crc32(bytes)),
-            _ => i64::from(crc32(text(0).as_bytes())),
-        }),
+        Function::Sha256 => sha256(&as_bytes(&args[0], dialect)),
+        Function::Md5 => Value::text(hash::md5(&as_bytes(&args[0], dialect))),
+        Function::Crc32 => Value::Int(crc32(&as_bytes(&args[0], dialect)).into()),
         Function::Lower => match dialect {
             Dialect::Sqlite => Value::text(text(0).to_ascii_lowercase()),
             _ => Value::text(text(0).to_lowercase()),
@@ -701,12 +692,17 @@ fn hex(value: &Value, dialect: Dialect) -> Value {
     if let (Value::Int(i), true) = (value, dialect != Dialect::Sqlite) {
         return Value::text(format!("{i:X}"));
     }
-    let bytes = match value {
-        Value::Bytes(bytes) => bytes.to_vec(),
-        other => as_text(other, dialect).as_bytes().to_vec(),
-    };
+    let bytes = as_bytes(value, dialect);
     let text: String = bytes.iter().map(|byte| format!("{byte:02X}")).collect();
     Value::text(text)
+}
+
+/// Bytes as they are, anything else as the bytes of its text.
+fn as_bytes(value: &Value, dialect: Dialect) -> Vec<u8> {
+    match value {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        other => as_text(other, dialect).as_bytes().to_vec(),
+    }
 }
 
 fn crc32(bytes: &[u8]) -> u32 {
