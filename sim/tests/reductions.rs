@@ -12,12 +12,15 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use rowlock_model::Session as _;
 use rowlock_model::schedule::Choice;
 use rowlock_model::verdict::Bounds;
-use rowlock_sim::database::Answer;
+use rowlock_sim::database::{Answer, Database};
+use rowlock_sim::engine::postgres::Postgres;
+use rowlock_sim::engine::sqlite::Sqlite;
 use rowlock_sim::explore::{
     Broken, Control, Explorer, Inspect, Monitor, Reductions, Remark, Seen, Survey, What, Worker,
 };
 use rowlock_sim::toy::{self, Toy};
 
+use programs::sqlite::Program as SqliteProgram;
 use programs::{Program, ToyProgram};
 
 const SLEEP_SETS: Reductions = Reductions {
@@ -49,65 +52,70 @@ const ENUMERATION_MAX: u64 = 20_000;
 
 /// Something that can be explored again and again.
 trait Subject: std::fmt::Debug {
+    type Database: Database;
+
+    /// Whether sleep sets visit exactly the same states.
+    const COUNTS_STATES: bool;
+
+    /// The exploration of it.
+    fn explorer(&self) -> Explorer<Self::Database>;
+
     /// Every interleaving, with states that are known left out.
     ///
     /// # Errors
     /// Why it cannot be explored.
-    fn survey(&self, reductions: Reductions, broken: Broken) -> Result<Survey, String>;
+    fn survey(&self, reductions: Reductions, broken: Broken) -> Result<Survey, String> {
+        let explorer = self.explorer().reductions(reductions).broken(broken);
+        explorer.survey().map_err(|error| error.to_string())
+    }
+
     /// Every interleaving, run by run; `None` if there are too many.
     ///
     /// # Errors
     /// As [`survey`](Self::survey).
-    fn enumerate(&self) -> Result<Option<Survey>, String>;
+    fn enumerate(&self) -> Result<Option<Survey>, String> {
+        let runs = self.explorer().enumerate(ENUMERATION_MAX);
+        runs.map_err(|error| error.to_string())
+    }
+
     /// One run for each order of what depends on each other; `None` if there are too many.
     ///
     /// # Errors
     /// As [`survey`](Self::survey).
-    fn traces(&self) -> Result<Option<Survey>, String>;
-    /// Whether sleep sets visit exactly the same states.
-    fn counts_states(&self) -> bool;
-}
-
-impl Subject for Program {
-    fn survey(&self, reductions: Reductions, broken: Broken) -> Result<Survey, String> {
-        let explorer = self.explorer().reductions(reductions).broken(broken);
-        explorer.survey().map_err(|error| error.to_string())
-    }
-
-    fn enumerate(&self) -> Result<Option<Survey>, String> {
-        let runs = self.explorer().enumerate(ENUMERATION_MAX);
-        runs.map_err(|error| error.to_string())
-    }
-
     fn traces(&self) -> Result<Option<Survey>, String> {
         let runs = self.explorer().traces(ENUMERATION_MAX);
         runs.map_err(|error| error.to_string())
     }
+}
+
+impl Subject for Program {
+    type Database = Postgres;
 
     /// The bookkeeping of SERIALIZABLE tells some states apart in which the same can happen.
-    fn counts_states(&self) -> bool {
-        false
+    const COUNTS_STATES: bool = false;
+
+    fn explorer(&self) -> Explorer<Postgres> {
+        self.explorer()
+    }
+}
+
+impl Subject for SqliteProgram {
+    type Database = Sqlite;
+
+    const COUNTS_STATES: bool = false;
+
+    fn explorer(&self) -> Explorer<Sqlite> {
+        self.explorer()
     }
 }
 
 impl Subject for ToyProgram {
-    fn survey(&self, reductions: Reductions, broken: Broken) -> Result<Survey, String> {
-        let explorer = self.explorer().reductions(reductions).broken(broken);
-        explorer.survey().map_err(|error| error.to_string())
-    }
+    type Database = Toy;
 
-    fn enumerate(&self) -> Result<Option<Survey>, String> {
-        let runs = self.explorer().enumerate(ENUMERATION_MAX);
-        runs.map_err(|error| error.to_string())
-    }
+    const COUNTS_STATES: bool = true;
 
-    fn traces(&self) -> Result<Option<Survey>, String> {
-        let runs = self.explorer().traces(ENUMERATION_MAX);
-        runs.map_err(|error| error.to_string())
-    }
-
-    fn counts_states(&self) -> bool {
-        true
+    fn explorer(&self) -> Explorer<Toy> {
+        self.explorer()
     }
 }
 
@@ -131,11 +139,11 @@ fn compare_exactly(all: &Survey, some: &Survey, what: &str) -> Result<(), String
     }
 }
 
-fn agree(subject: &impl Subject) -> Result<(), String> {
+fn agree<S: Subject>(subject: &S) -> Result<(), String> {
     let all = subject.survey(Reductions::NONE, Broken::Nothing)?;
     let sleep = subject.survey(SLEEP_SETS, Broken::Nothing)?;
     compare_exactly(&all, &sleep, "sleep sets")?;
-    if subject.counts_states() && sleep.states != all.states {
+    if S::COUNTS_STATES && sleep.states != all.states {
         return Err(format!(
             "sleep sets visit {} states instead of {}",
             sleep.states, all.states
@@ -193,6 +201,10 @@ fn rng() -> TestRng {
     TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32])
 }
 
+fn rng_of_sqlite() -> TestRng {
+    TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32])
+}
+
 fn rng_of_the_long_tests() -> TestRng {
     let seed = std::env::var("ROWLOCK_PROGRAMS_SEED").ok();
     let seed = seed.map_or(7, |seed| seed.parse::<u8>().expect("a number below 256"));
@@ -207,6 +219,22 @@ fn random_sql_programs_lose_nothing() {
 #[test]
 fn random_toy_programs_lose_nothing() {
     check(300, rng(), &programs::toy(), agree);
+}
+
+#[test]
+fn random_sqlite_programs_lose_nothing() {
+    check(150, rng_of_sqlite(), &programs::sqlite::programs(), agree);
+}
+
+#[test]
+#[ignore = "takes minutes in release"]
+fn many_random_sqlite_programs_lose_nothing() {
+    check(
+        5_000,
+        rng_of_the_long_tests(),
+        &programs::sqlite::programs(),
+        agree,
+    );
 }
 
 #[test]
@@ -226,6 +254,14 @@ fn many_random_toy_programs_lose_nothing() {
     check(5_000, rng_of_the_long_tests(), &programs::toy(), agree);
 }
 
+/// What is found of a program with a broken rule; `None` if it is noticed at once that a footprint is too
+/// small.
+fn survey_broken(program: &impl Subject, reductions: Reductions, broken: Broken) -> Option<Survey> {
+    let survey = std::panic::AssertUnwindSafe(|| program.survey(reductions, broken));
+    let survey = std::panic::catch_unwind(survey).ok()?;
+    Some(survey.unwrap_or_else(|why| panic!("it cannot be explored: {why}")))
+}
+
 /// Whether a broken rule loses something in one of so many random programs.
 fn loses<S: Strategy>(cases: u32, strategy: &S, broken: Broken) -> bool
 where
@@ -236,15 +272,42 @@ where
         let program = strategy.new_tree(&mut runner).expect("a program").current();
         let all = program.survey(Reductions::NONE, Broken::Nothing);
         let all = all.expect("a program of the toy can be explored");
-        let some = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            program.survey(FIRST_THREE, broken)
-        }));
-        // A footprint that is too small is noticed at once as well.
-        some.map_or(true, |some| match some {
-            Ok(some) => compare(&all, &some, "").is_err(),
-            Err(why) => panic!("it cannot be explored: {why}"),
-        })
+        let some = survey_broken(&program, FIRST_THREE, broken);
+        some.is_none_or(|some| compare(&all, &some, "").is_err())
     })
+}
+
+/// Of sixty programs on SQLite: in how many a broken rule loses something, steps without sleep sets, and
+/// with.
+fn reduced_on_sqlite(broken: Broken) -> (u32, u64, u64) {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[13; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let programs = programs::sqlite::programs();
+    let (mut losses, mut without, mut with) = (0, 0, 0);
+    for _ in 0..60 {
+        let program = programs.new_tree(&mut runner).expect("a program").current();
+        let Ok(all) = program.survey(Reductions::NONE, Broken::Nothing) else {
+            continue;
+        };
+        let Some(some) = survey_broken(&program, SLEEP_SETS, broken) else {
+            losses += 1;
+            continue;
+        };
+        losses += u32::from(all.missing_in(&some).is_some());
+        without += all.transitions;
+        with += some.transitions;
+    }
+    (losses, without, with)
+}
+
+/// Otherwise the programs on SQLite would show nothing.
+#[test]
+fn steps_are_left_out_on_sqlite_and_too_many_would_be_noticed() {
+    let (losses, without, with) = reduced_on_sqlite(Broken::Nothing);
+    assert_eq!(losses, 0);
+    assert!(with < without, "{with} steps of {without}");
+    assert!(reduced_on_sqlite(Broken::Conflicts).0 > 0);
+    assert!(reduced_on_sqlite(Broken::Reads).0 > 0);
 }
 
 #[test]
@@ -279,7 +342,7 @@ fn invisible_steps_that_read_what_others_write_lose_something() {
         session.exec("UPDATE t SET n = 2", &[]).await.map(|_| ())
     };
     let survey = |broken| {
-        let explorer = Explorer::new(rowlock_sim::engine::postgres::Postgres::default())
+        let explorer = Explorer::new(Postgres::default())
             .setup("CREATE TABLE t (n int); INSERT INTO t VALUES (1)")
             .process("looks", looks)
             .process("writes", writes)
@@ -505,7 +568,7 @@ fn inserts_and_reads(query: &'static str, reductions: Reductions, broken: Broken
         assert_ne!(ids, [Some(2), Some(1)], "the second one was first");
         Ok::<(), rowlock_model::DbError>(())
     };
-    Explorer::new(rowlock_sim::engine::postgres::Postgres::default())
+    Explorer::new(Postgres::default())
         .setup("CREATE TABLE t (id int PRIMARY KEY)")
         .process("one", inserts(1))
         .process("two", inserts(2))

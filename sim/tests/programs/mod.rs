@@ -1,13 +1,18 @@
 //! Random small programs: a few sessions with a few statements each.
 
+pub(crate) mod script;
+pub(crate) mod sqlite;
+
 use std::rc::Rc;
 
 use proptest::prelude::*;
-use rowlock_model::verdict::{Bounds, Limits};
-use rowlock_model::{DbError, ErrorClass, Isolation, Session, Value};
+use rowlock_model::verdict::Bounds;
+use rowlock_model::{ErrorClass, Isolation, Session as _, Value};
 use rowlock_sim::engine::postgres::Postgres;
 use rowlock_sim::explore::{Control, Explorer, ProcessSpec, Worker};
 use rowlock_sim::toy::{Mutant, Toy};
+
+use script::{Script, Text};
 
 /// A statement of a session. Tables are `a` and `b`, both with rows 1 and 2. What a statement reads
 /// becomes the register of its session, which others write.
@@ -46,12 +51,7 @@ impl Table {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     pub(crate) isolation: Isolation,
-    /// Whether the statements are one transaction.
-    pub(crate) block: bool,
-    pub rolls_back: bool,
-    /// Whether it begins again when it is refused.
-    pub(crate) retries: bool,
-    pub(crate) statements: Vec<Statement>,
+    pub(crate) script: Script<Statement>,
 }
 
 /// A program.
@@ -61,11 +61,13 @@ pub(crate) struct Program {
     pub(crate) crashes: u32,
 }
 
-const SETUP: &str = "CREATE TABLE a (id INT PRIMARY KEY, v INT NOT NULL); \
-    CREATE TABLE b (id INT PRIMARY KEY, v INT NOT NULL UNIQUE); \
-    INSERT INTO a VALUES (1, 0), (2, 0); INSERT INTO b VALUES (1, 0), (2, 10)";
+impl Text for Statement {
+    const RETRIED: &'static [ErrorClass] = &[
+        ErrorClass::Serialization,
+        ErrorClass::Deadlock,
+        ErrorClass::Contention,
+    ];
 
-impl Statement {
     fn text(&self, register: i64) -> (String, Vec<Value>) {
         let plain = |text: String| (text, Vec::new());
         match self {
@@ -99,79 +101,17 @@ impl Statement {
     }
 }
 
-async fn run(client: &Client, session: &mut impl Session) -> Result<(), DbError> {
-    if client.block {
-        session.exec("BEGIN", &[]).await?;
-    }
-    let mut register = 0;
-    for statement in &client.statements {
-        let (text, args) = statement.text(register);
-        let reply = session.exec(&text, &args).await?;
-        if let Some(read) = reply.scalar().and_then(Value::as_int) {
-            register = read;
-        }
-    }
-    if client.block {
-        let end = if client.rolls_back {
-            "ROLLBACK"
-        } else {
-            "COMMIT"
-        };
-        session.exec(end, &[]).await?;
-    }
-    Ok(())
-}
-
-async fn work(mut worker: Worker, client: Rc<Client>) -> Control<()> {
-    let mut session = worker.session();
-    let Err(error) = run(&client, &mut session).await else {
-        return Control::Done;
-    };
-    if client.block && error.class != ErrorClass::ConnectionLost {
-        let _ = session.exec("ROLLBACK", &[]).await;
-    }
-    let refused = matches!(
-        error.class,
-        ErrorClass::Serialization | ErrorClass::Deadlock | ErrorClass::Contention
-    );
-    match client.retries && refused {
-        true => Control::Again(()),
-        false => Control::Done,
-    }
-}
-
 impl Program {
     /// The exploration of it.
     pub(crate) fn explorer(&self) -> Explorer<Postgres> {
-        let mut explorer = Explorer::new(Postgres::default())
-            .setup(SETUP)
-            .without_contention()
-            .may_hang()
-            .no_deadlock()
-            .always("a stays small", "SELECT id FROM a WHERE v > 2")
-            .at_end("b ends small", "SELECT id FROM b WHERE v = 2")
-            .limits(Limits {
-                states: 100_000,
-                ..Limits::default()
-            })
-            .bounds(Bounds {
-                crashes: self.crashes,
-                ..Bounds::default()
-            });
-        let mut at = 0;
-        while at < self.clients.len() {
-            let client = &self.clients[at];
-            let same = self.clients[at..].iter().take_while(|c| *c == client);
-            let count = same.count();
-            let shared = Rc::new(client.clone());
-            let step = move |worker: Worker, (): ()| work(worker, Rc::clone(&shared));
-            let spec = ProcessSpec::steps(format!("client{at}"), (), step)
-                .count(count)
-                .isolation(client.isolation);
-            explorer = explorer.add(spec);
-            at += count;
-        }
-        explorer
+        let bounds = Bounds {
+            crashes: self.crashes,
+            ..Bounds::default()
+        };
+        let explorer = script::explorer(Postgres::default(), bounds);
+        script::with_clients(explorer, &self.clients, |label, client| {
+            client.script.process(label).isolation(client.isolation)
+        })
     }
 }
 
@@ -237,10 +177,12 @@ fn client(statement: impl Strategy<Value = Statement>) -> impl Strategy<Value = 
         .prop_map(
             |(isolation, block, rolls_back, retries, statements)| Client {
                 isolation,
-                block,
-                rolls_back,
-                retries,
-                statements,
+                script: Script {
+                    begin: block.then_some("BEGIN"),
+                    rolls_back,
+                    retries,
+                    statements,
+                },
             },
         )
 }
@@ -258,15 +200,7 @@ pub(crate) fn sql_with_scans() -> impl Strategy<Value = Program> {
 fn program<C: Strategy<Value = Client> + 'static>(
     client: impl Fn() -> C,
 ) -> impl Strategy<Value = Program> {
-    let clients = prop_oneof![
-        3 => (client(), client()).prop_map(|(a, b)| vec![a, b]),
-        1 => client().prop_map(|a| vec![a.clone(), a]),
-        1 => (client(), client()).prop_map(|(mut a, mut b)| {
-            a.statements.truncate(2);
-            b.statements.truncate(2);
-            vec![a.clone(), a, b]
-        }),
-    ];
+    let clients = script::clients(client, |client| client.script.statements.truncate(2));
     let crashes = prop_oneof![3 => Just(0u32), 1 => Just(1u32)];
     (clients, crashes).prop_map(|(clients, crashes)| Program { clients, crashes })
 }
@@ -309,7 +243,7 @@ async fn toy_work(mut worker: Worker, client: Rc<ToyClient>) -> Control<()> {
 impl ToyProgram {
     /// The exploration of it.
     pub(crate) fn explorer(&self) -> Explorer<Toy> {
-        let mut explorer = Explorer::new(Toy::new(self.rows).with(self.mutant))
+        let explorer = Explorer::new(Toy::new(self.rows).with(self.mutant))
             .without_contention()
             .may_hang()
             .always("nothing is done", "done")
@@ -318,20 +252,11 @@ impl ToyProgram {
                 crashes: self.crashes,
                 ..Bounds::default()
             });
-        let mut at = 0;
-        while at < self.clients.len() {
-            let client = &self.clients[at];
-            let count = self.clients[at..]
-                .iter()
-                .take_while(|c| *c == client)
-                .count();
+        script::with_clients(explorer, &self.clients, |label, client| {
             let shared = Rc::new(client.clone());
             let step = move |worker: Worker, (): ()| toy_work(worker, Rc::clone(&shared));
-            let spec = ProcessSpec::steps(format!("client{at}"), (), step);
-            explorer = explorer.add(spec.count(count));
-            at += count;
-        }
-        explorer
+            ProcessSpec::steps(label, (), step)
+        })
     }
 }
 

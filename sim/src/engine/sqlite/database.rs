@@ -189,7 +189,7 @@ impl Database for Sqlite {
     }
 
     fn footprints_are_shown(&self) -> bool {
-        // By `tests/reductions_sqlite.rs`.
+        // By the random programs of `tests/reductions.rs`.
         true
     }
 
