@@ -142,10 +142,7 @@ fn schedules() -> &'static Path {
 }
 
 fn agrees(database: &str) -> TestResult {
-    expect_exit(
-        &rowlock(&["mirror", "scenarios", "--tries", "200", "--on", database]),
-        0,
-    )
+    expect_exit(&rowlock(&["mirror", "scenarios", "--on", database]), 0)
 }
 
 fn plans() -> TestResult {

@@ -446,7 +446,9 @@ impl Stage for RealStage {
     }
 
     fn reset(&mut self, setup: &[String]) -> Result<(), StageError> {
-        self.hold(&[])?;
+        if let Server::Postgres(server) = &mut self.server {
+            server.let_all_go();
+        }
         self.sessions.clear();
         self.terminates = false;
         self.ended.clear();
@@ -522,6 +524,11 @@ impl Stage for RealStage {
         self.rest(&mut completions)?;
         if std::mem::take(&mut self.terminates) {
             self.await_ends(&completions)?;
+            self.rest(&mut completions)?;
+        }
+        if let Server::Postgres(server) = &mut self.server
+            && server.let_others_go()
+        {
             self.rest(&mut completions)?;
         }
         self.free_connections()?;
@@ -613,6 +620,19 @@ impl Stage for RealStage {
             .collect();
         match &mut self.server {
             Server::Postgres(server) => server.hold(&backends),
+            _ => Ok(()),
+        }
+    }
+
+    fn go_first(&mut self, session: SessionId) -> Result<(), StageError> {
+        let others: Vec<i64> = self
+            .busy()
+            .into_iter()
+            .filter(|(id, _)| *id != session)
+            .map(|(_, backend)| backend)
+            .collect();
+        match &mut self.server {
+            Server::Postgres(server) => server.keep_behind(&others),
             _ => Ok(()),
         }
     }

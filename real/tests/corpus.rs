@@ -22,7 +22,7 @@ use rowlock_scenarios::scenario::{Case, Scenario};
 use rowlock_scenarios::source::Source;
 
 /// How often a schedule is tried where the server may take another branch.
-const ATTEMPTS: usize = 200;
+const ATTEMPTS: usize = 20;
 
 /// Stages that no test uses at present. Each is a server of its own: what one schedule does must
 /// not show in another's snapshots.

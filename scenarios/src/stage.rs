@@ -114,7 +114,7 @@ pub trait Stage {
 
     /// Waits until every session is idle, gone or blocked, and returns the answers that came since
     /// the last call. `first` names the session that a schedule wants to go on first where the
-    /// server leaves the order open; a live stage cannot steer that and ignores it.
+    /// server leaves the order open; a live stage ignores it, see [`go_first`](Self::go_first).
     fn settle(&mut self, first: Option<SessionId>) -> Result<Vec<Completion>, StageError>;
 
     /// What the server told besides the last answer of a session, as a line (`mysql_info`: `Rows
@@ -193,6 +193,17 @@ pub trait Stage {
     /// They should be held back but cannot be.
     fn hold(&mut self, sessions: &[SessionId]) -> Result<(), StageError> {
         let _ = sessions;
+        Ok(())
+    }
+
+    /// Before something is done that may let several go on: until the next [`settle`](Self::settle) has
+    /// seen this session come to rest, the others that wait stay where they are. A simulated stage
+    /// chooses in `settle`, and the stage of a server whose waiters cannot be held back ignores it.
+    ///
+    /// # Errors
+    /// The others should be held back but cannot be.
+    fn go_first(&mut self, session: SessionId) -> Result<(), StageError> {
+        let _ = session;
         Ok(())
     }
 

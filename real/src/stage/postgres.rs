@@ -37,6 +37,8 @@ enum Ownership {
 pub(crate) struct PostgresStage {
     /// Backends that are held back; first, since a server waits for them when it ends.
     stopped: Stopped,
+    /// Those that are held back until another one has gone on.
+    behind: Stopped,
     // Sessions before the server that they are on.
     observer: Option<PostgresLink>,
     ownership: Ownership,
@@ -67,6 +69,7 @@ impl PostgresStage {
         let version = admin.version();
         Ok(PostgresStage {
             stopped: Stopped::default(),
+            behind: Stopped::default(),
             observer: None,
             target: server.target(&server.fresh_database_name()),
             ownership: Ownership::Server {
@@ -118,6 +121,7 @@ impl PostgresStage {
         }
         Ok(PostgresStage {
             stopped: Stopped::default(),
+            behind: Stopped::default(),
             version: observer.version(),
             observer: Some(observer),
             ownership: Ownership::Database,
@@ -262,13 +266,42 @@ impl PostgresStage {
         Ok(session)
     }
 
-    /// Holds these backends back, which wait for a lock, and no others. Only on a server that is ours,
-    /// and without a pooler.
+    /// Holds these backends back, which wait for a lock, and no others. Only where that is possible.
     pub(super) fn hold(&mut self, backends: &[i64]) -> Result<(), StageError> {
-        if !matches!(self.ownership, Ownership::Server { .. }) || self.pool_size > 0 {
-            return Ok(());
+        match self.can_stop() {
+            true => self.stopped.set(backends),
+            false => Ok(()),
         }
-        self.stopped.set(backends)
+    }
+
+    /// Holds these back as well, until [`let_others_go`](Self::let_others_go).
+    pub(super) fn keep_behind(&mut self, backends: &[i64]) -> Result<(), StageError> {
+        let mut backends = backends.to_vec();
+        backends.retain(|backend| !self.stopped.has(*backend));
+        match self.can_stop() {
+            true => self.behind.set(&backends),
+            false => Ok(()),
+        }
+    }
+
+    /// Lets those go on that were kept behind; whether there are any.
+    pub(super) fn let_others_go(&mut self) -> bool {
+        let any = !self.behind.is_empty();
+        self.behind.release(|_| true);
+        any
+    }
+
+    /// Nobody is held back any more.
+    pub(super) fn let_all_go(&mut self) {
+        self.stopped.release(|_| true);
+        self.behind.release(|_| true);
+    }
+
+    /// Backends may be stopped on a server that is ours, where they wait for locks and for nothing else: no
+    /// pooler, and no gate.
+    fn can_stop(&self) -> bool {
+        let ours = matches!(self.ownership, Ownership::Server { .. });
+        ours && self.pool_size == 0 && self.gates.is_none()
     }
 
     /// Sessions from now on go through a pooler with so many server connections.
@@ -476,7 +509,7 @@ impl PostgresStage {
             .rows
             .iter()
             .filter_map(|row| row[0].as_int())
-            .filter(|pid| !self.stopped.has(*pid))
+            .filter(|pid| !self.stopped.has(*pid) && !self.behind.has(*pid))
             .collect();
         for paused in self.paused(all).await? {
             let pid = all.iter().find(|(s, _)| *s == paused.session);
@@ -580,6 +613,7 @@ impl PostgresStage {
     pub(super) async fn terminate(&mut self, pid: i64) -> Result<(), StageError> {
         // One that is held back would not notice.
         self.stopped.release(|backend| backend == pid);
+        self.behind.release(|backend| backend == pid);
         self.observer()?
             .exec(&format!("SELECT pg_terminate_backend({pid}, 10000)"), &[])
             .await

@@ -40,6 +40,11 @@ impl Stopped {
         });
     }
 
+    /// Whether none is held back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether a backend is held back.
     pub(super) fn has(&self, backend: i64) -> bool {
         self.0.contains(&backend)

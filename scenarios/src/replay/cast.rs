@@ -254,6 +254,14 @@ impl<'a> Cast<'a> {
         Ok(self.stage.hold(&ids)?)
     }
 
+    /// Of those that can go on because of what is done next, this member is the first.
+    pub(super) fn go_first(&mut self, member: usize) -> Result<(), ReplayError> {
+        match self.id(member) {
+            Some(id) => Ok(self.stage.go_first(id)?),
+            None => Ok(()),
+        }
+    }
+
     /// Who has begun to pause since this was last asked.
     pub(super) fn new_pauses(&mut self) -> Result<Vec<Arrival>, ReplayError> {
         if !self.pauses {

@@ -73,6 +73,10 @@ fn perform(
             others: Vec::new(),
         });
     }
+    // An answer that is due comes by itself, or from a timer of the one that waits.
+    if let Some(first) = first.filter(|_| !matches!(what, Move::Due(..))) {
+        cast.go_first(first)?;
+    }
     let mut waits_for = None;
     let mut own_member = None;
     let mut lost = false;
